@@ -1,0 +1,1 @@
+"""Errors, diagnostics, hashes, JSON lines, seeds and the clock: what every room may use."""

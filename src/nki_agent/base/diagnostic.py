@@ -1,0 +1,71 @@
+"""One grammar for every fault that a kernel or a task can have.
+
+Law: the same fault has the same code and words whether the checker, the tracer, the memory pass or
+the judge finds it. Text taken from a kernel (names, paths, messages) is untrusted: `clean` strips
+control characters and bounds its length before it is shown.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+TEXT_LIMIT = 400
+"""Characters kept of any text that came from a kernel; longer names are only ever an attack."""
+
+
+class Severity(StrEnum):
+    """How a finding counts: an error fails a kernel, a warning does not, advice is about speed."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    ADVICE = "advice"
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    """One level of a call stack in kernel source, outermost first in a stack."""
+
+    file: str
+    line: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        """`file:line`, cleaned."""
+        return f"{clean(self.file)}:{self.line}"
+
+
+Stack = tuple[Frame, ...]
+
+
+class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong, where, what was found, what is allowed, and what to do."""
+
+    code: str
+    what: str
+    severity: Severity = Severity.ERROR
+    where: Stack = ()
+    got: str = ""
+    limit: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Two lines for people and models: the fact, then the hint."""
+        place = f"{self.where[-1]}: " if self.where else ""
+        label = "" if self.severity is Severity.ERROR else f"{self.severity.value}: "
+        text = f"{place}{self.code} {label}{clean(self.what)}"
+        if self.got:
+            text += f" is {clean(self.got)}" if self.limit else f": {clean(self.got)}"
+        if self.limit:
+            text += f", but {'the limit' if self.got else 'it'} is {clean(self.limit)}"
+        for frame in reversed(self.where[:-1]):
+            text += f"\n  called from {frame}"
+        if self.hint:
+            text += f"\n  hint: {clean(self.hint)}"
+        return text
+
+
+def clean(text: object) -> str:
+    """Make untrusted text safe to print: no control characters, at most `TEXT_LIMIT` long."""
+    kept = "".join(c if c.isprintable() else "�" for c in str(text))
+    return kept if len(kept) <= TEXT_LIMIT else kept[: TEXT_LIMIT - 1] + "…"
