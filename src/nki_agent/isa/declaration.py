@@ -1,0 +1,189 @@
+"""The form in which an instruction is declared.
+
+A `Declaration` holds the parameters of the public function in call order (so that the front end and
+the checker bind arguments from it), the rules that a call must keep, which engines may run it, and
+its cost. Nothing here runs a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.chip.spec import ChipSpec
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine, Memory
+from nki_agent.isa.signature import Operand, Signature
+
+
+class Kind(StrEnum):
+    """What a parameter of an instruction is."""
+
+    OUTPUT = "output"
+    INPUT = "input"
+    UPDATE = "update"
+    """Read and written by the same instruction."""
+    SCALAR = "scalar"
+    """An immediate number, or a tile of shape (P, 1)."""
+    VALUE = "value"
+    """A number that is always an immediate."""
+    ALU_OP = "alu_op"
+    ACTIVATION_OP = "activation_op"
+    FLAG = "flag"
+    INT = "int"
+    AXES = "axes"
+    INTS = "ints"
+    AFFINE_PATTERN = "affine_pattern"
+    """[[step, count], ...] over the free axes."""
+    ENUM = "enum"
+    ENGINE = "engine"
+
+
+TENSOR_KINDS = (Kind.OUTPUT, Kind.INPUT, Kind.UPDATE, Kind.SCALAR)
+WRITTEN_KINDS = (Kind.OUTPUT, Kind.UPDATE)
+
+
+class Missing:
+    """The type of `REQUIRED`."""
+
+    def __repr__(self) -> str:
+        """Shown in generated signatures."""
+        return "REQUIRED"
+
+
+REQUIRED = Missing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of the public function."""
+
+    name: str
+    kind: Kind
+    default: object = REQUIRED
+    memories: tuple[Memory, ...] = ()
+    dtypes: tuple[DType, ...] = ()
+    """Allowed formats; empty means any."""
+    choices: type[StrEnum] | None = None
+    first_generation: int = 2
+    """First generation that accepts a value other than the default."""
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether a call may leave it out."""
+        return self.default is not REQUIRED
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it takes a tensor (a scalar parameter may)."""
+        return self.kind in TENSOR_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One signature seen against its declaration and a chip: what rules and costs read."""
+
+    declaration: Declaration
+    signature: Signature
+    chip: ChipSpec
+
+    def find(self, role: str) -> Operand | None:
+        """The tensor operand with this role; None if absent or an immediate."""
+        operand = self.signature.find(role)
+        return None if operand is None or operand.is_immediate else operand
+
+    def get(self, role: str) -> Operand:
+        """The operand with this role; KeyError if there is none."""
+        return self.signature.get(role)
+
+    def attribute(self, name: str) -> object:
+        """The value of an attribute."""
+        return self.signature.attribute(name)
+
+
+Rule = Callable[[Call], Iterator[Diagnostic]]
+Cycles = Callable[[Call, Engine], float]
+EngineChoice = Callable[[Call], tuple[Engine, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """One instruction of `nki.isa`."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    engines: EngineChoice
+    """Engines that may run a call, best first; empty when none may."""
+    rules: tuple[Rule, ...] = ()
+    cycles: Cycles | None
+    """Cycles of the engine for one call, start-up left out; None for DMA."""
+    page: str
+    first_generation: int = 2
+    index: int = field(default=-1)
+
+    @property
+    def tensor_parameters(self) -> tuple[Parameter, ...]:
+        """Parameters that may hold a tensor, in call order: the order of a signature's operands."""
+        return tuple(p for p in self.parameters if p.is_tensor or p.kind is Kind.VALUE)
+
+    @property
+    def attribute_parameters(self) -> tuple[Parameter, ...]:
+        """Parameters whose values are part of the signature."""
+        return tuple(
+            p
+            for p in self.parameters
+            if not p.is_tensor and p.kind not in (Kind.VALUE, Kind.ENGINE)
+        )
+
+    def parameter(self, name: str) -> Parameter:
+        """The parameter of this name; KeyError if there is none."""
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise KeyError(name)
+
+    def written_roles(self, signature: Signature) -> tuple[str, ...]:
+        """Roles of the operands that a call writes."""
+        return tuple(
+            o.role for o in signature.operands if self.parameter(o.role).kind in WRITTEN_KINDS
+        )
+
+
+def output(name: str, *memories: Memory, **more: object) -> Parameter:
+    """A tensor that the instruction writes."""
+    return Parameter(name=name, kind=Kind.OUTPUT, memories=memories, **more)  # type: ignore[arg-type]
+
+
+def source(name: str, *memories: Memory, **more: object) -> Parameter:
+    """A tensor that the instruction reads."""
+    return Parameter(name=name, kind=Kind.INPUT, memories=memories, **more)  # type: ignore[arg-type]
+
+
+def update(name: str, *memories: Memory, **more: object) -> Parameter:
+    """A tensor that the instruction reads and writes."""
+    return Parameter(name=name, kind=Kind.UPDATE, memories=memories, **more)  # type: ignore[arg-type]
+
+
+def scalar(name: str, *memories: Memory, **more: object) -> Parameter:
+    """An immediate or a tile of shape (P, 1)."""
+    return Parameter(name=name, kind=Kind.SCALAR, memories=memories, **more)  # type: ignore[arg-type]
+
+
+def option(name: str, kind: Kind, default: object = REQUIRED, **more: object) -> Parameter:
+    """A parameter that is no tensor."""
+    return Parameter(name=name, kind=kind, default=default, **more)  # type: ignore[arg-type]
+
+
+def engine_option() -> Parameter:
+    """The `engine=` parameter that many instructions have."""
+    return Parameter(name="engine", kind=Kind.ENGINE, default=None)
+
+
+def any_of(*engines: Engine) -> EngineChoice:
+    """Every call may run on any of these, best first."""
+    return lambda _call: engines
+
+
+EMPTY: Mapping[str, object] = {}

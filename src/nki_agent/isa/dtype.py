@@ -1,0 +1,88 @@
+"""The number formats of NKI.
+
+Source: nki.language data types (NKI 0.6.0). float8_e4m3 is the IEEE-like form with a largest value
+of 240; float8_e4m3fn is the OCP form with 448. tfloat32 is stored in four bytes.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import ml_dtypes
+import numpy as np
+
+
+class DType(StrEnum):
+    """A number format by the name that NKI gives it."""
+
+    FLOAT32 = "float32"
+    TFLOAT32 = "tfloat32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT8_E4M3 = "float8_e4m3"
+    FLOAT8_E4M3FN = "float8_e4m3fn"
+    FLOAT8_E5M2 = "float8_e5m2"
+    FLOAT8_E8M0FNU = "float8_e8m0fnu"
+    INT32 = "int32"
+    UINT32 = "uint32"
+    INT16 = "int16"
+    UINT16 = "uint16"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    BOOL = "bool_"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory."""
+        return _ITEMSIZE[self]
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a floating-point format."""
+        return self.value.startswith(("float", "bfloat", "tfloat"))
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is an integer format; bool_ counts as one."""
+        return not self.is_float
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        """The NumPy (or ml_dtypes) format with the same bytes; tfloat32 is held as float32."""
+        return _NUMPY[self]
+
+
+_NUMPY: dict[DType, np.dtype] = {
+    DType.FLOAT32: np.dtype(np.float32),
+    DType.TFLOAT32: np.dtype(np.float32),
+    DType.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+    DType.FLOAT16: np.dtype(np.float16),
+    DType.FLOAT8_E4M3: np.dtype(ml_dtypes.float8_e4m3),
+    DType.FLOAT8_E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+    DType.FLOAT8_E5M2: np.dtype(ml_dtypes.float8_e5m2),
+    DType.FLOAT8_E8M0FNU: np.dtype(ml_dtypes.float8_e8m0fnu),
+    DType.INT32: np.dtype(np.int32),
+    DType.UINT32: np.dtype(np.uint32),
+    DType.INT16: np.dtype(np.int16),
+    DType.UINT16: np.dtype(np.uint16),
+    DType.INT8: np.dtype(np.int8),
+    DType.UINT8: np.dtype(np.uint8),
+    DType.BOOL: np.dtype(np.uint8),
+}
+_ITEMSIZE: dict[DType, int] = {dtype: numpy.itemsize for dtype, numpy in _NUMPY.items()}
+_BY_NUMPY: dict[np.dtype, DType] = {
+    numpy: dtype for dtype, numpy in _NUMPY.items() if dtype not in (DType.TFLOAT32, DType.BOOL)
+} | {np.dtype(np.bool_): DType.BOOL}
+
+
+def find_dtype(value: object) -> DType | None:
+    """The format that a name, a NumPy dtype or scalar type stands for, or None."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        name = {"bool": "bool_"}.get(value, value)
+        return DType(name) if name in DType._value2member_map_ else None
+    try:
+        return _BY_NUMPY.get(np.dtype(value))  # type: ignore[call-overload]
+    except TypeError:
+        return None

@@ -1,0 +1,181 @@
+"""Declarations of the instructions that move data without arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.isa.declaration import (
+    Call,
+    Declaration,
+    Kind,
+    any_of,
+    engine_option,
+    option,
+    output,
+    scalar,
+    source,
+    update,
+)
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import ANY_HBM, ON_CHIP, DgeMode, Engine, Memory, OobMode
+from nki_agent.isa.passes import per_element, streaming
+from nki_agent.isa.rules import (
+    not_on_generation,
+    same_dtype,
+    same_elements,
+    same_free,
+    same_partitions,
+)
+
+DMA_REACH = (Memory.SBUF, *ANY_HBM)
+PREDICATES = (DType.UINT8, DType.UINT16, DType.UINT32)
+TRANSPOSE_BYTES = 2
+TRANSPOSE_AXES: dict[int, tuple[int, ...]] = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+GEN3 = 3
+
+
+def _copy_engines(call: Call) -> tuple[Engine, ...]:
+    touches_psum = any(o.memory is Memory.PSUM for o in call.signature.operands)
+    engines = [Engine.VECTOR]
+    if call.chip.generation >= GEN3:
+        engines.append(Engine.SCALAR)
+    if not touches_psum:
+        engines.append(Engine.GPSIMD)
+    return tuple(engines)
+
+
+def _fill_engines(call: Call) -> tuple[Engine, ...]:
+    on_psum = call.get("dst").memory is Memory.PSUM
+    return (Engine.VECTOR,) if on_psum else (Engine.VECTOR, Engine.GPSIMD)
+
+
+def _dge(call: Call) -> Iterator[Diagnostic]:
+    if call.attribute("dge_mode") != DgeMode.HWDGE:
+        return
+    if call.chip.generation < GEN3:
+        yield not_on_generation("`dge_mode=hwdge`", GEN3, call)
+    if call.get("dst").dtype is not call.get("src").dtype:
+        yield Diagnostic(
+            code="NK302",
+            what=f"dtype of `src` of `{call.declaration.name}` with dge_mode=hwdge",
+            got=call.get("src").dtype.value,
+            limit=f"{call.get('dst').dtype.value}, as `dst`",
+            hint="the hardware descriptor engine does not cast; leave `dge_mode` out",
+        )
+
+
+def _fill_value(call: Call) -> Iterator[Diagnostic]:
+    dst, value = call.get("dst"), call.get("value")
+    if dst.dtype.is_integer and value.dtype.is_float:
+        yield Diagnostic(
+            code="NK302",
+            what="type of `value` of `memset`",
+            got="float",
+            limit=f"an int, as `dst` is {dst.dtype.value}",
+            hint="pass an int value, or allocate `dst` with a float dtype",
+        )
+
+
+def _transpose_dtype(call: Call) -> Iterator[Diagnostic]:
+    src = call.get("src")
+    if src.dtype.itemsize != TRANSPOSE_BYTES:
+        yield Diagnostic(
+            code="NK302",
+            what="dtype of `src` of `dma_transpose`",
+            got=src.dtype.value,
+            limit="a 2-byte dtype (bf16, float16, int16)",
+            hint="use `nisa.nc_transpose`, or cast to bf16 first",
+        )
+
+
+def _transpose_shape(call: Call) -> Iterator[Diagnostic]:
+    src, dst = call.get("src").shape, call.get("dst").shape
+    axes = call.attribute("axes") or TRANSPOSE_AXES.get(len(src))
+    if axes != TRANSPOSE_AXES.get(len(src)):
+        yield Diagnostic(
+            code="NK308",
+            what="`axes` of `dma_transpose`",
+            got=str(axes),
+            limit=" or ".join(map(str, TRANSPOSE_AXES.values())),
+            hint="leave `axes` out: it follows from the rank",
+        )
+        return
+    assert isinstance(axes, tuple)
+    wanted = tuple(src[a] for a in axes if isinstance(a, int))
+    if dst != wanted:
+        yield Diagnostic(
+            code="NK304",
+            what="shape of `dst` of `dma_transpose`",
+            got=str(list(dst)),
+            limit=str(list(wanted)),
+            hint="`dst` has the axes of `src` in reverse order",
+        )
+
+
+MOVEMENT = (
+    Declaration(
+        name="dma_copy",
+        parameters=(
+            output("dst", *DMA_REACH),
+            source("src", *DMA_REACH),
+            option("priority", Kind.INT, None, first_generation=4),
+            option("oob_mode", Kind.ENUM, OobMode.ERROR, choices=OobMode),
+            option("dge_mode", Kind.ENUM, DgeMode.UNKNOWN, choices=DgeMode),
+            engine_option(),
+        ),
+        engines=any_of(Engine.DMA, Engine.SYNC, Engine.SCALAR, Engine.GPSIMD),
+        rules=(same_elements("dst", "src"), _dge),
+        cycles=None,
+        page="nki.isa.dma_copy",
+    ),
+    Declaration(
+        name="dma_transpose",
+        parameters=(
+            output("dst", Memory.SBUF),
+            source("src", *DMA_REACH),
+            option("axes", Kind.AXES, None),
+            option("priority", Kind.INT, None, first_generation=4),
+            option("dge_mode", Kind.ENUM, DgeMode.UNKNOWN, choices=DgeMode),
+            option("oob_mode", Kind.ENUM, OobMode.ERROR, choices=OobMode),
+        ),
+        engines=any_of(Engine.DMA),
+        rules=(_transpose_dtype, same_dtype("dst", "src"), _transpose_shape, _dge),
+        cycles=None,
+        page="nki.isa.dma_transpose",
+    ),
+    Declaration(
+        name="tensor_copy",
+        parameters=(output("dst", *ON_CHIP), source("src", *ON_CHIP), engine_option()),
+        engines=_copy_engines,
+        rules=(same_partitions("dst", "src"), same_free("dst", "src")),
+        cycles=streaming("src"),
+        page="nki.isa.tensor_copy",
+    ),
+    Declaration(
+        name="memset",
+        parameters=(output("dst", *ON_CHIP), option("value", Kind.VALUE), engine_option()),
+        engines=_fill_engines,
+        rules=(_fill_value,),
+        cycles=streaming("dst"),
+        page="nki.isa.memset",
+    ),
+    Declaration(
+        name="tensor_copy_predicated",
+        parameters=(
+            update("dst", *ON_CHIP),
+            scalar("src", *ON_CHIP),
+            source("predicate", *ON_CHIP, dtypes=PREDICATES),
+            option("reverse_pred", Kind.FLAG, default=False),
+        ),
+        engines=any_of(Engine.VECTOR),
+        rules=(
+            same_partitions("dst", "src", "predicate"),
+            same_free("dst", "src", "predicate"),
+            same_dtype("dst", "src"),
+        ),
+        cycles=per_element("dst", 2.0),
+        page="nki.isa.tensor_copy_predicated",
+    ),
+)
+"""DMA, copies and fills."""

@@ -1,0 +1,431 @@
+"""Rules that declarations are made of; each yields what a signature breaks.
+
+A rule reads only the signature and the chip, so it runs once a signature. Codes and words are the
+same wherever the rule is run: in the tracer for its message, and again in the trusted process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.isa.declaration import Call, Declaration, Kind, Parameter, Rule
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine, Memory
+from nki_agent.isa.ops import ACTIVATIONS, ALU_OPS, Family
+from nki_agent.isa.signature import Operand
+
+PARTITION_STARTS = {128: (0,), 64: (0, 64), 32: (0, 32, 64, 96)}
+"""Start partitions that an access of up to so many partitions may have (architecture guide)."""
+
+
+def _name(call: Call, role: str) -> str:
+    return f"`{role}` of `{call.declaration.name}`"
+
+
+def _shape(operand: Operand) -> str:
+    return "[" + ", ".join(map(str, operand.shape)) + "]"
+
+
+def check_operands(call: Call) -> Iterator[Diagnostic]:
+    """Rules of every instruction: memories, dtypes, partitions, axis counts."""
+    for operand in call.signature.operands:
+        parameter = call.declaration.parameter(operand.role)
+        if operand.is_immediate:
+            continue
+        yield from _check_memory(call, operand, parameter)
+        yield from _check_dtype(call, operand, parameter)
+        if operand.memory is not None and operand.memory.is_on_chip:
+            yield from _check_partitions(call, operand)
+
+
+def _check_memory(call: Call, operand: Operand, parameter: Parameter) -> Iterator[Diagnostic]:
+    allowed = parameter.memories
+    if allowed and operand.memory not in allowed:
+        names = sorted({m.value if m.is_on_chip else "hbm" for m in allowed}, reverse=True)
+        yield Diagnostic(
+            code="NK301",
+            what=f"memory of {_name(call, operand.role)}",
+            got=str(operand.memory),
+            limit=" or ".join(names),
+            hint=_memory_hint(call, operand, allowed),
+        )
+
+
+def _memory_hint(call: Call, operand: Operand, allowed: tuple[Memory, ...]) -> str:
+    if operand.memory is Memory.PSUM:
+        return "copy the PSUM tile to SBUF first: `nisa.tensor_copy(dst=sbuf_tile, src=psum_tile)`"
+    if operand.memory is not None and not operand.memory.is_on_chip:
+        return "load it first: `nisa.dma_copy(dst=sbuf_tile, src=hbm_view)`"
+    if Memory.PSUM in allowed:
+        return "allocate it with `buffer=nl.psum`"
+    return f"see {call.declaration.page}"
+
+
+def _check_dtype(call: Call, operand: Operand, parameter: Parameter) -> Iterator[Diagnostic]:
+    if parameter.dtypes and operand.dtype not in parameter.dtypes:
+        yield Diagnostic(
+            code="NK302",
+            what=f"dtype of {_name(call, operand.role)}",
+            got=operand.dtype.value,
+            limit=" or ".join(d.value for d in parameter.dtypes),
+            hint="copy it into a tile of an allowed dtype with `nisa.tensor_copy`",
+        )
+
+
+def _check_partitions(call: Call, operand: Operand) -> Iterator[Diagnostic]:
+    partition = operand.pattern.partition
+    if partition is None:
+        return
+    start, _, count = partition
+    limit = call.chip.partitions
+    if count > limit:
+        yield Diagnostic(
+            code="NK201",
+            what=f"partition dimension of {_name(call, operand.role)}",
+            got=str(count),
+            limit=str(limit),
+            hint="split the first dimension into tiles of at most 128 rows",
+        )
+        return
+    allowed = allowed_starts(count)
+    if call.declaration.cycles is not None and start not in allowed:
+        yield Diagnostic(
+            code="NK211",
+            what=f"start partition of {_name(call, operand.role)} ({count} partitions)",
+            got=str(start),
+            limit=" or ".join(map(str, allowed)),
+            hint="give the tile its own tensor that starts at partition 0, or move it with"
+            " `nisa.dma_copy`",
+        )
+    dims = sum(1 for _, n in operand.pattern.free if n > 1)
+    if call.declaration.cycles is not None and dims > call.chip.instruction_free_dims_max:
+        yield Diagnostic(
+            code="NK305",
+            what=f"free dimensions of {_name(call, operand.role)}",
+            got=str(dims),
+            limit=str(call.chip.instruction_free_dims_max),
+            hint="merge contiguous dimensions with `reshape`, or loop over one of them",
+        )
+
+
+def allowed_starts(count: int) -> tuple[int, ...]:
+    """Start partitions that an access of `count` partitions may have."""
+    for size in sorted(PARTITION_STARTS):
+        if count <= size:
+            return PARTITION_STARTS[size]
+    return (0,)
+
+
+def same_partitions(*roles: str) -> Rule:
+    """These operands touch the same number of partitions."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        first, *others = [o for role in roles if (o := call.find(role))]
+        for other in others:
+            if other.pattern.partitions != first.pattern.partitions:
+                yield Diagnostic(
+                    code="NK303",
+                    what=(
+                        f"partition counts of `{call.declaration.name}` differ:"
+                        f" `{first.role}` {_shape(first)}, `{other.role}` {_shape(other)}"
+                    ),
+                    hint="slice both to the same number of rows; there is no broadcast over"
+                    " partitions",
+                )
+
+    return rule
+
+
+def same_free(*roles: str) -> Rule:
+    """These operands hold the same number of elements in each partition."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        first, *others = [o for role in roles if (o := call.find(role))]
+        for other in others:
+            if other.pattern.free_elems != first.pattern.free_elems:
+                yield Diagnostic(
+                    code="NK304",
+                    what=(
+                        f"free sizes of `{call.declaration.name}` differ:"
+                        f" `{first.role}` {_shape(first)}, `{other.role}` {_shape(other)}"
+                    ),
+                    hint="make the free sizes equal; broadcast a size-1 axis with"
+                    " `.broadcast(dim, size)`",
+                )
+
+    return rule
+
+
+def same_elements(first_role: str, second_role: str) -> Rule:
+    """Both operands hold the same number of elements in all (DMA)."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        first, second = call.get(first_role), call.get(second_role)
+        counts = [o.pattern.partitions * o.pattern.free_elems for o in (first, second)]
+        if counts[0] != counts[1]:
+            yield Diagnostic(
+                code="NK310",
+                what=(
+                    f"element counts of `{call.declaration.name}` differ: `{first.role}`"
+                    f" {_shape(first)} has {counts[0]}, `{second.role}` {_shape(second)} has"
+                    f" {counts[1]}"
+                ),
+                hint="slice both sides to the same shape; check the tail tile and the index"
+                " arithmetic",
+            )
+
+    return rule
+
+
+def columns(*roles: str) -> Rule:
+    """Each of these, where it is a tensor, has one element in each partition of `reference`."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        for role in roles:
+            operand = call.find(role)
+            if operand is not None and operand.pattern.free_elems != 1:
+                yield Diagnostic(
+                    code="NK312",
+                    what=f"shape of {_name(call, role)}",
+                    got=_shape(operand),
+                    limit=f"[{operand.pattern.partitions}, 1]",
+                    hint="pass one value for each partition: a tile of shape (P, 1), or a number",
+                )
+
+    return rule
+
+
+def not_both_psum(first_role: str, second_role: str) -> Rule:
+    """At most one of the two inputs may be in PSUM."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        first, second = call.find(first_role), call.find(second_role)
+        if first and second and first.memory is second.memory is Memory.PSUM:
+            yield Diagnostic(
+                code="NK309",
+                what=f"`{first_role}` and `{second_role}` of `{call.declaration.name}` are both"
+                " in PSUM",
+                hint="copy one of them to SBUF with `nisa.tensor_copy`",
+            )
+
+    return rule
+
+
+def same_dtype(first_role: str, second_role: str) -> Rule:
+    """Both operands have one dtype."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        first, second = call.find(first_role), call.find(second_role)
+        if first and second and first.dtype is not second.dtype:
+            yield Diagnostic(
+                code="NK302",
+                what=f"dtype of {_name(call, second_role)}",
+                got=second.dtype.value,
+                limit=f"{first.dtype.value}, as `{first_role}`",
+                hint=f"allocate `{first_role}` with the dtype of `{second_role}`, or cast with"
+                " `nisa.tensor_copy`",
+            )
+
+    return rule
+
+
+def free_at_most(role: str, limit: Callable[[Call], int], *, fix: str) -> Rule:
+    """The free size of `role` is bounded by a fact of the chip."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        operand = call.find(role)
+        if operand is not None and operand.pattern.free_elems > limit(call):
+            yield Diagnostic(
+                code="NK305",
+                what=f"free size of {_name(call, role)}",
+                got=str(operand.pattern.free_elems),
+                limit=str(limit(call)),
+                hint=fix,
+            )
+
+    return rule
+
+
+def one_family(*names: str) -> Rule:
+    """The named operators are all arithmetic, or all bitvec on integers."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        ops = [ALU_OPS[str(v)] for name in names if (v := call.attribute(name)) is not None]
+        families = {op.family for op in ops}
+        if len(families) > 1:
+            yield Diagnostic(
+                code="NK307",
+                what=f"operators {', '.join(op.name for op in ops)} of `{call.declaration.name}`"
+                " mix arithmetic and bitwise kinds",
+                hint="use two instructions",
+            )
+        if families == {Family.BITVEC}:
+            yield from _integers_only(call)
+            return
+        yield from _fp32_scalars(call)
+
+    return rule
+
+
+def _integers_only(call: Call) -> Iterator[Diagnostic]:
+    for operand in call.signature.operands:
+        if operand.dtype.is_float:
+            yield Diagnostic(
+                code="NK302",
+                what=f"dtype of {_name(call, operand.role)} with a bitwise operator",
+                got=operand.dtype.value,
+                limit="an integer dtype",
+                hint="bitwise operators work on integer bit patterns; use `.view(nl.int32)` to"
+                " see float bits",
+            )
+
+
+def _fp32_scalars(call: Call) -> Iterator[Diagnostic]:
+    for operand in call.signature.operands:
+        parameter = call.declaration.parameter(operand.role)
+        scalar_tile = parameter.kind is Kind.SCALAR and not operand.is_immediate
+        if scalar_tile and not parameter.dtypes and operand.dtype is not DType.FLOAT32:
+            yield Diagnostic(
+                code="NK302",
+                what=f"dtype of {_name(call, operand.role)}",
+                got=operand.dtype.value,
+                limit="float32",
+                hint="keep per-partition scalars in float32 tiles",
+            )
+
+
+def ops_available(*names: str) -> Rule:
+    """Each named attribute holds an operator that exists on this chip."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        for name in names:
+            value = call.attribute(name)
+            if value is None:
+                continue
+            op = ALU_OPS[str(value)]
+            if op.first_generation > call.chip.generation:
+                yield not_on_generation(f"operator `nl.{op.name}`", op.first_generation, call)
+
+    return rule
+
+
+def reduction_op(name: str, *allowed: str) -> Rule:
+    """The attribute holds an operator that can reduce."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        value = call.attribute(name)
+        if value is None:
+            return
+        good = value in allowed if allowed else ALU_OPS[str(value)].is_reduction
+        if not good:
+            choices = allowed or tuple(op.name for op in ALU_OPS.values() if op.is_reduction)
+            yield Diagnostic(
+                code="NK307",
+                what=f"`{name}` of `{call.declaration.name}`",
+                got=f"nl.{value}",
+                limit=" or ".join(f"nl.{c}" for c in choices),
+                hint="choose one of the allowed operators",
+            )
+
+    return rule
+
+
+def binary_op(*names: str) -> Rule:
+    """The attribute holds an operator that takes two inputs."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        for name in names:
+            value = call.attribute(name)
+            if value is not None and ALU_OPS[str(value)].is_unary:
+                yield Diagnostic(
+                    code="NK307",
+                    what=f"`{name}` of `{call.declaration.name}`",
+                    got=f"nl.{value}",
+                    limit="an operator with two inputs",
+                    hint="a function of one input goes through `nisa.activation`",
+                )
+
+    return rule
+
+
+def not_on_generation(what: str, first_generation: int, call: Call) -> Diagnostic:
+    """The finding for something that an older chip does not have."""
+    return Diagnostic(
+        code="NK311",
+        what=f"{what} on NeuronCore-v{call.chip.generation}",
+        got="not available",
+        limit=f"NeuronCore-v{first_generation} or newer",
+        hint="choose another `--target`, or write it with other instructions",
+    )
+
+
+def engine_for(call: Call) -> Engine:
+    """The engine that runs a call: the one asked for, else the best that may.
+
+    Call it only for a signature that `check_call` accepts.
+    """
+    engines = call.declaration.engines(call)
+    asked = call.signature.engine
+    return asked if asked is not None and asked in engines else engines[0]
+
+
+def check_call(call: Call) -> list[Diagnostic]:
+    """Everything that is wrong with one signature on one chip."""
+    declaration = call.declaration
+    if declaration.first_generation > call.chip.generation:
+        return [
+            not_on_generation(
+                f"instruction `nisa.{declaration.name}`", declaration.first_generation, call
+            )
+        ]
+    findings = [*_check_names(declaration, call), *check_operands(call)]
+    if findings:
+        return findings
+    for rule in declaration.rules:
+        findings.extend(rule(call))
+    return findings or list(_check_engine(call))
+
+
+_KNOWN_OPS: dict[Kind, frozenset[str]] = {
+    Kind.ALU_OP: frozenset(ALU_OPS),
+    Kind.ACTIVATION_OP: frozenset(ACTIVATIONS),
+}
+
+
+def _check_names(declaration: Declaration, call: Call) -> Iterator[Diagnostic]:
+    for parameter in declaration.attribute_parameters:
+        value = call.attribute(parameter.name)
+        known = _KNOWN_OPS.get(parameter.kind)
+        if known is not None and value is not None and value not in known:
+            yield Diagnostic(
+                code="NK307",
+                what=f"`{parameter.name}` of `{declaration.name}`",
+                got=f"nl.{value}",
+                limit="an operator of this instruction",
+                hint="the operators are: " + ", ".join(sorted(known)),
+            )
+        changed = value is not None and value != parameter.default
+        if changed and parameter.first_generation > call.chip.generation:
+            what = f"`{parameter.name}={value}` of `{declaration.name}`"
+            yield not_on_generation(what, parameter.first_generation, call)
+
+
+def _check_engine(call: Call) -> Iterator[Diagnostic]:
+    engines = call.declaration.engines(call)
+    asked = call.signature.engine
+    if not engines:
+        yield Diagnostic(
+            code="NK306",
+            what=f"no engine can run this `{call.declaration.name}`",
+            hint="gpsimd reaches no PSUM; power and rsqrt run on gpsimd; see "
+            + call.declaration.page,
+        )
+    elif asked is not None and asked not in engines:
+        yield Diagnostic(
+            code="NK306",
+            what=f"engine of `{call.declaration.name}`",
+            got=asked.value,
+            limit=" or ".join(e.value for e in engines),
+            hint="leave `engine` out, or choose an allowed one",
+        )

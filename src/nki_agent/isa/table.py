@@ -1,0 +1,18 @@
+"""The one table of instructions, in a fixed order that gives each declaration its index."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nki_agent.isa.declaration import Declaration
+from nki_agent.isa.gpsimd import GPSIMD
+from nki_agent.isa.movement import MOVEMENT
+from nki_agent.isa.scalar import SCALAR
+from nki_agent.isa.tensor import TENSOR
+from nki_agent.isa.vector import VECTOR
+
+TABLE: dict[str, Declaration] = {
+    declaration.name: replace(declaration, index=index)
+    for index, declaration in enumerate((*MOVEMENT, *TENSOR, *VECTOR, *SCALAR, *GPSIMD))
+}
+"""Every declared instruction by name."""

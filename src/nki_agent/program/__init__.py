@@ -1,0 +1,1 @@
+"""The instruction stream of a traced kernel: records, stored form, validation, overlap, listing."""

@@ -1,0 +1,264 @@
+"""A Program: NKI instructions on views of memory, and the loops a dialect keeps, as data.
+
+Law: a Program holds no data of a task and no code. Everything in it came from an untrusted process,
+so ids are only used after `validate.require_valid`, and text only through `base.diagnostic.clean`.
+Loops, guards, scopes and masks are for the dialect that keeps them; the current one unrolls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+from nki_agent.base.diagnostic import Diagnostic, Frame, Stack
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Memory, OobMode
+from nki_agent.isa.signature import Condition, Signature
+
+SCHEMA = 1
+"""Raised by every change that an older reader would misread."""
+
+StaticValue = bool | int | float | str | None
+
+
+class Dialect(StrEnum):
+    """The front end that made a Program."""
+
+    CURRENT = "nki"
+    BETA1 = "neuronxcc.nki"
+
+
+class Access(StrEnum):
+    """What a kernel does with an argument."""
+
+    READ = "read"
+    WRITE = "write"
+    UPDATE = "update"
+
+
+class Init(StrEnum):
+    """What a tensor holds before its first write."""
+
+    POISON = "poison"
+    LAZY_ZERO = "lazy_zero"
+    CONSTANT = "constant"
+    ARGUMENT = "argument"
+
+
+class LoopKind(StrEnum):
+    """Who counts a loop and whether its iterations may run in any order."""
+
+    AFFINE = "affine"
+    SEQUENTIAL = "sequential"
+    GRID = "grid"
+    FORI = "fori"
+    WHILE = "while"
+
+
+class ScopeKind(StrEnum):
+    """What a scope asks of the scheduler or the allocator."""
+
+    NO_REORDER = "no_reorder"
+    ALLOCATION = "allocation"
+    MULTI_BUFFER = "multi_buffer"
+
+
+class Affine(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """`const + sum(coefficient * loop index)`; terms are (loop id, coefficient)."""
+
+    const: int
+    terms: tuple[tuple[int, int], ...]
+
+
+class Argument(msgspec.Struct, frozen=True, array_like=True):
+    """One kernel argument: a tensor, or a value known while tracing."""
+
+    name: str
+    tensor: int | None
+    value: StaticValue
+    access: Access
+
+
+class Tensor(msgspec.Struct, frozen=True, array_like=True):
+    """One allocation. On chip, axis 0 is the partition axis and each partition holds the rest.
+
+    `blocks` counts logical copies in front of the tile (the older dialect's block dimensions).
+    `scope` is the path of loop ids that it was created in. `address` is (partition, byte) if given.
+    `constant` indexes `Program.constants`.
+    """
+
+    name: str
+    memory: Memory
+    shape: tuple[int, ...]
+    dtype: DType
+    init: Init
+    stack: int
+    address: tuple[int, int] | None = None
+    constant: int | None = None
+    blocks: tuple[int, ...] = ()
+    scope: tuple[int, ...] = ()
+
+    @property
+    def partitions(self) -> int:
+        """Size of the partition axis; 1 in HBM."""
+        return self.shape[0] if self.memory.is_on_chip else 1
+
+    @property
+    def partition_bytes(self) -> int:
+        """Bytes of one partition on chip; bytes of the whole tensor in HBM."""
+        size = self.dtype.itemsize
+        for count in self.shape[1:] if self.memory.is_on_chip else self.shape:
+            size *= count
+        return size
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True):
+    """One returned tensor: the whole of an HBM tensor, seen with `shape`."""
+
+    tensor: int
+    shape: tuple[int, ...]
+
+
+class Constant(msgspec.Struct, frozen=True, array_like=True):
+    """An array that the kernel computed on the host; it counts as an HBM input."""
+
+    sha256: str
+    dtype: DType
+    shape: tuple[int, ...]
+    data: bytes
+
+
+class Register(msgspec.Struct, frozen=True, array_like=True):
+    """A 32-bit register of an engine's sequencer."""
+
+    name: str
+    initial: int | None
+
+
+class DynamicKind(StrEnum):
+    """How a run-time value moves an operand."""
+
+    SCALAR = "scalar"
+    VECTOR = "vector"
+    INDIRECT = "indirect"
+
+
+class Dynamic(msgspec.Struct, frozen=True, array_like=True):
+    """A run-time offset of one operand, from a register or a view."""
+
+    operand: int
+    register: int | None
+    tensor: int | None
+    offset_bytes: int
+    kind: DynamicKind
+    axis: int
+    stride_bytes: int
+    bound: int
+    oob: OobMode
+
+
+class Detail(msgspec.Struct, frozen=True, array_like=True):
+    """What few instructions have: blocks of their tensors, run-time offsets, explicit order."""
+
+    blocks: tuple[tuple[Affine, ...], ...] = ()
+    dynamic: tuple[Dynamic, ...] = ()
+    after: tuple[int, ...] = ()
+
+
+class Instruction(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
+    """One instruction: a signature bound to tensors.
+
+    `tensors` and `offsets` follow the signature's tensor operands in order, `immediates` its
+    immediate operands. An offset counts bytes inside a partition on chip, inside the tensor in HBM.
+    """
+
+    signature: int
+    tensors: tuple[int, ...]
+    offsets: tuple[int | Affine, ...]
+    immediates: tuple[float | int, ...]
+    stack: int
+    detail: Detail | None = None
+
+
+class Loop(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A loop that the dialect keeps."""
+
+    kind: LoopKind
+    index: int
+    lower: int | Affine
+    upper: int | Affine | None
+    step: int
+    test: int | None
+    body: tuple[Node, ...]
+    stack: int
+
+
+class Guard(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """A body that runs where every condition over loop indices holds."""
+
+    conditions: tuple[Condition, ...]
+    body: tuple[Node, ...]
+
+
+class Scope(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """A body with a request to the scheduler or the allocator."""
+
+    kind: ScopeKind
+    factor: int
+    body: tuple[Node, ...]
+
+
+Node = Instruction | Loop | Guard | Scope
+
+
+class Launch(msgspec.Struct, frozen=True, array_like=True):
+    """How a kernel was started."""
+
+    grid: tuple[int, ...] = ()
+    cores: int = 1
+    ranks: int = 1
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A traced kernel. Ids are indices into the tuples of this record."""
+
+    schema: int = SCHEMA
+    dialect: Dialect
+    target: str
+    kernel: str
+    launch: Launch
+    arguments: tuple[Argument, ...]
+    results: tuple[Result, ...]
+    tensors: tuple[Tensor, ...]
+    constants: tuple[Constant, ...]
+    registers: tuple[Register, ...]
+    signatures: tuple[Signature, ...]
+    sites: tuple[Frame, ...]
+    stacks: tuple[tuple[int, ...], ...]
+    bodies: tuple[tuple[Node, ...], ...]
+
+    def stack(self, index: int) -> Stack:
+        """The call stack of this id, outermost frame first."""
+        return tuple(self.sites[site] for site in self.stacks[index])
+
+    def instructions(self) -> Iterator[Instruction]:
+        """Every instruction of core 0 in program order, loop bodies once."""
+        return _walk(self.bodies[0]) if self.bodies else iter(())
+
+
+class TraceReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tracing process hands back: a Program, or what stopped it."""
+
+    program: Program | None
+    findings: tuple[Diagnostic, ...]
+
+
+def _walk(body: tuple[Node, ...]) -> Iterator[Instruction]:
+    for node in body:
+        match node:
+            case Instruction():
+                yield node
+            case Loop() | Guard() | Scope():
+                yield from _walk(node.body)
