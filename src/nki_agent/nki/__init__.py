@@ -1,0 +1,1 @@
+"""What a kernel imports: front ends that trace calls into a Program and never see data."""

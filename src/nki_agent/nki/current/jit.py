@@ -1,0 +1,82 @@
+"""`nki.jit`: marks a kernel. While tracing, calling one kernel from another inlines it.
+
+Outside of a trace a call goes to the launcher that room `runtime` installs; there is none in the
+sandbox, so a kernel file cannot run itself there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nki_agent.nki.current.recorder import STATE, fail
+
+Launcher = Callable[["Kernel", tuple[Any, ...], dict[str, Any]], Any]
+LNC_CHOICES = (1, 2)
+
+
+class _Runtime:
+    """Where calls outside of a trace go."""
+
+    launcher: Launcher | None = None
+
+
+RUNTIME = _Runtime()
+
+
+class Kernel:
+    """A function decorated with `@nki.jit`."""
+
+    def __init__(self, function: Callable[..., Any], *, lnc: int = 1) -> None:
+        """Wrap a kernel function; `lnc` is the number of physical cores of a launch."""
+        self.function = function
+        self.lnc = lnc
+        self.__name__ = getattr(function, "__name__", "kernel")
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Inline into the running trace, or launch on arrays."""
+        if STATE.recorder is not None:
+            return self.function(*args, **kwargs)
+        if RUNTIME.launcher is None:
+            fail(
+                "NK109",
+                f"kernel `{self.__name__}` is called at import time",
+                hint="a kernel file only defines kernels; call them from a script under"
+                " `nki-agent run`",
+            )
+        return RUNTIME.launcher(self, args, kwargs)
+
+    def __getitem__(self, lnc: object) -> Kernel:
+        """`kernel[1]`: the same kernel on one core."""
+        value = lnc[0] if isinstance(lnc, tuple) and len(lnc) == 1 else lnc
+        if value not in LNC_CHOICES or isinstance(value, bool):
+            fail(
+                "NK116",
+                "launch of a kernel",
+                got=str(lnc)[:60],
+                limit="1 or 2 (NKI only supports LNC 1 or 2)",
+                hint="write loops over tiles inside of the kernel",
+            )
+        if value != 1:
+            fail("NK114", "a launch on 2 cores (LNC2) is not modelled", hint="use `kernel[1]`")
+        return self
+
+
+def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+    """Decorator `@nki.jit`; `mode=` is accepted for older code, as the vendor accepts it."""
+    unknown = kwargs.keys() - {"mode"}
+    if unknown:
+        hint = "choose the chip with `--target`" if "platform_target" in unknown else ""
+        fail(
+            "NK105",
+            "arguments of `nki.jit`",
+            got=", ".join(sorted(unknown)),
+            limit="mode",
+            hint=hint,
+        )
+    if fn is None:
+        return jit
+    return fn if isinstance(fn, Kernel) else Kernel(fn)

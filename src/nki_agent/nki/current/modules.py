@@ -1,0 +1,171 @@
+"""Builds the modules that kernels import (`nki`, `nki.language`, ...) and lends their names.
+
+Law: the names exist in `sys.modules` only inside `installed()`, so an installed vendor package is
+neither shadowed elsewhere nor picked up by accident.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from nki_agent.isa.dtype import DType
+from nki_agent.nki.current import (
+    language,  # noqa: F401 - registers its functions
+    values,
+)
+from nki_agent.nki.current.allocation import ISA, LANGUAGE
+from nki_agent.nki.current.emit import NkiInstruction, make_functions
+from nki_agent.nki.current.jit import Kernel, jit
+from nki_agent.nki.current.names import NOT_MODELLED
+from nki_agent.nki.current.recorder import fail, require_recorder
+from nki_agent.nki.current.tensor import NkiTensor
+from nki_agent.nki.current.tile_size import TileSize
+
+
+class NKIObject:
+    """Base class that kernels may derive their own classes from."""
+
+
+class NkiValidationError(Exception):
+    """The vendor's error class, for code that names it."""
+
+
+def simulate(kernel: Any) -> Callable[..., Any]:
+    """`nki.simulate(kernel)`: a callable on NumPy arrays or torch CPU tensors."""
+    wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return wrapped(*args, **kwargs)
+
+    return run
+
+
+def get_nc_version() -> values.Member:
+    """The NeuronCore generation of the target."""
+    generation = require_recorder("nisa.get_nc_version").chip.generation
+    return getattr(values.NC_VERSION, f"gen{generation}")  # type: ignore[no-any-return]
+
+
+def get_nc_sub_version() -> int:
+    """The silicon revision of the target; 0."""
+    return 0
+
+
+def _isa_names() -> dict[str, object]:
+    enums = {
+        "engine": values.ENGINE,
+        "reduce_cmd": values.REDUCE_CMD,
+        "dge_mode": values.DGE_MODE,
+        "oob_mode": values.OOB_MODE,
+        "matmul_perf_mode": values.PERF_MODE,
+        "nc_version": values.NC_VERSION,
+    }
+    deprecated = {f"{m.name}_engine": m for m in values.ENGINE if m.name not in ("dma", "sync")}
+    others = {
+        "NkiInstruction": NkiInstruction,
+        "NkiValidationError": NkiValidationError,
+        "get_nc_version": get_nc_version,
+        "get_nc_sub_version": get_nc_sub_version,
+        "constants": SimpleNamespace(**enums),
+    }
+    return {**ISA, **enums, **deprecated, **others}
+
+
+def _language_names() -> dict[str, object]:
+    regions = {region.memory.value: region for region in values.REGIONS.values()}
+    dtypes = {dtype.value: dtype for dtype in DType}
+    return {
+        **LANGUAGE,
+        **regions,
+        **dtypes,
+        "tile_size": TileSize(),
+        "NkiTensor": NkiTensor,
+        "NKIObject": NKIObject,
+        "DType": DType,
+        "MemoryRegion": values.Region,
+    }
+
+
+class _Annotation:
+    """`nt.tensor[...]`: annotations are read by people only."""
+
+    def __getitem__(self, item: object) -> _Annotation:
+        return self
+
+
+ISA.update(make_functions())
+PUBLIC: dict[str, dict[str, object]] = {
+    "nki": {"jit": jit, "simulate": simulate},
+    "nki.isa": _isa_names(),
+    "nki.language": _language_names(),
+    "nki.typing": {"tensor": _Annotation(), "mutable_tensor": _Annotation()},
+    "nki.collectives": {},
+}
+"""What each module offers."""
+
+MODULES: dict[str, frozenset[str]] = {name: frozenset(public) for name, public in PUBLIC.items()}
+"""Names of each module, for the checker."""
+
+SIGNATURES: dict[str, inspect.Signature] = {
+    f"{module}.{name}": inspect.signature(value)
+    for module, public in PUBLIC.items()
+    for name, value in public.items()
+    if callable(value) and not isinstance(value, type)
+}
+"""Signature of each public function by its full name, for the checker and the prompts."""
+
+
+def _missing(module: str) -> Callable[[str], object]:
+    def getattribute(name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in NOT_MODELLED.get(module, ()):
+            fail(
+                "NK114",
+                f"`{module}.{name}` is part of NKI but not modelled",
+                hint="docs/reference/coverage.md lists what is modelled",
+            )
+        near = difflib.get_close_matches(name, MODULES[module], n=3)
+        hint = f"did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""
+        fail("NK104", f"module `{module}` has no `{name}`", hint=hint)
+
+    return getattribute
+
+
+def build_modules() -> dict[str, ModuleType]:
+    """Fresh module objects by the name that kernels import."""
+    modules = {name: ModuleType(name) for name in PUBLIC}
+    for name, module in modules.items():
+        module.__dict__.update(PUBLIC[name])
+        module.__dict__["__getattr__"] = _missing(name)
+    root = modules["nki"]
+    root.__path__ = []
+    for name, module in modules.items():
+        if name != "nki":
+            setattr(root, name.rpartition(".")[2], module)
+    constants = ModuleType("nki.isa.constants")
+    constants.__dict__.update(vars(PUBLIC["nki.isa"]["constants"]))
+    modules["nki.isa.constants"] = constants
+    return modules
+
+
+@contextmanager
+def installed() -> Iterator[dict[str, ModuleType]]:
+    """Lend the names `nki`, `nki.language`, ... to imports inside the block."""
+    modules = build_modules()
+    saved = {n: m for n, m in sys.modules.items() if n == "nki" or n.startswith("nki.")}
+    for name in saved:
+        del sys.modules[name]
+    sys.modules.update(modules)
+    try:
+        yield modules
+    finally:
+        for name in [n for n in sys.modules if n == "nki" or n.startswith("nki.")]:
+            del sys.modules[name]
+        sys.modules.update(saved)

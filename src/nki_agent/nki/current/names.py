@@ -1,0 +1,77 @@
+"""Every public name of `nki` 0.6.0 that this version does not model yet.
+
+Source: appendix A of the NKI 0.6.0 stubs. A name here is known, so the message is `NK114`, not
+`NK104`.
+"""
+
+from __future__ import annotations
+
+NOT_MODELLED: dict[str, frozenset[str]] = {
+    "nki": frozenset(),
+    "nki.isa": frozenset(
+        [
+            "activate2",
+            "core_barrier",
+            "dma_compute",
+            "dropout",
+            "exponential",
+            "local_gather",
+            "nc_matmul_mx",
+            "nc_n_gather",
+            "nc_stream_shuffle",
+            "nonzero_with_count",
+            "quantize_mx",
+            "rand2",
+            "rand_get_state",
+            "rand_set_state",
+            "register_alloc",
+            "register_load",
+            "register_move",
+            "register_store",
+            "rng",
+            "sendrecv",
+            "sequence_bounds",
+            "set_rng_seed",
+            "tensor_scalar_cumulative",
+            "topk",
+        ]
+    ),
+    "nki.language": frozenset(
+        [
+            "cos",
+            "tan",
+            "ceil",
+            "floor",
+            "trunc",
+            "dropout",
+            "rand",
+            "random_seed",
+            "gather_flattened",
+            "no_reorder",
+            "dynamic_range",
+            "fori_loop",
+            "while_loop",
+            "device_print",
+            "prelu",
+            "float8_e5m2_x4",
+            "float8_e4m3fn_x4",
+            "float4_e2m1fn_x4",
+        ]
+    ),
+    "nki.collectives": frozenset(
+        [
+            "all_reduce",
+            "all_gather",
+            "all_gather_v",
+            "reduce_scatter",
+            "all_to_all",
+            "all_to_all_v",
+            "collective_permute",
+            "collective_permute_implicit",
+            "collective_permute_implicit_reduce",
+            "collective_permute_implicit_current_processing_rank_id",
+            "rank_id",
+            "ReplicaGroup",
+        ]
+    ),
+}

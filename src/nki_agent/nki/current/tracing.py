@@ -1,0 +1,343 @@
+"""Runs a kernel file on tensors without values and hands back a Program or what stopped it.
+
+Laws: nothing of a task but shapes, dtypes and static values comes in; only a `TraceReply` goes out;
+an error of the kernel is a finding with the kernel's file and line, never a traceback.
+In the sandbox this is all that runs beside the kernel; its checks exist for the messages.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.abc
+import importlib.machinery
+import inspect
+import linecache
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NoReturn
+
+import msgspec
+
+from nki_agent.base.diagnostic import Diagnostic, Frame, Stack
+from nki_agent.base.errors import KernelError
+from nki_agent.chip.spec import DEFAULT_TARGET, Target
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Memory
+from nki_agent.nki.current.allocation import whole_view
+from nki_agent.nki.current.jit import Kernel
+from nki_agent.nki.current.modules import installed
+from nki_agent.nki.current.recorder import STATE, Recorder
+from nki_agent.nki.current.tensor import NkiTensor
+from nki_agent.program.records import (
+    Access,
+    Init,
+    Launch,
+    Program,
+    Result,
+    StaticValue,
+    Tensor,
+    TraceReply,
+)
+from nki_agent.program.stored import encode_reply
+
+ENTRY_NAME = "kernel"
+MODULE_NAME = "kernel_file"
+
+
+class ArgumentSpec(msgspec.Struct, frozen=True, array_like=True):
+    """One argument of the entry: a tensor's shape and dtype, or a static value."""
+
+    name: str
+    shape: tuple[int, ...] | None = None
+    dtype: DType | None = None
+    value: StaticValue = None
+    access: Access = Access.READ
+
+
+class TraceRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tracing process is given."""
+
+    files: dict[str, str]
+    main: str
+    arguments: tuple[ArgumentSpec, ...]
+    target: Target
+    entry: str | None = None
+
+
+_REQUEST = msgspec.msgpack.Decoder(TraceRequest)
+
+
+def encode_request(request: TraceRequest) -> bytes:
+    """The bytes of a request for `trace_bytes`."""
+    return msgspec.msgpack.encode(request)
+
+
+def trace_bytes(payload: bytes) -> bytes:
+    """Trace an encoded request and encode the reply: the sandbox's entry."""
+    return encode_reply(trace(_REQUEST.decode(payload)))
+
+
+def trace_source(
+    source: str, arguments: Sequence[ArgumentSpec], *, target: Target = DEFAULT_TARGET
+) -> TraceReply:
+    """Trace the text of one kernel file in this process; for our own kernels and tests."""
+    return trace(
+        TraceRequest(
+            files={"kernel.py": source},
+            main="kernel.py",
+            arguments=tuple(arguments),
+            target=target,
+        )
+    )
+
+
+def trace(request: TraceRequest) -> TraceReply:
+    """Trace a request in this process."""
+    with installed(), _helpers(request.files, request.main):
+        return _answer(lambda: _trace_files(request), request.files)
+
+
+def trace_function(
+    kernel: Kernel, arguments: Sequence[ArgumentSpec], *, target: Target
+) -> TraceReply:
+    """Trace a kernel object that exists in this process (the user's own code)."""
+    return _answer(lambda: run_entry(kernel, arguments, target, Launch()), {})
+
+
+def _answer(make: Callable[[], Program], files: Mapping[str, str]) -> TraceReply:
+    try:
+        return TraceReply(program=make(), findings=())
+    except KernelError as error:
+        return TraceReply(program=None, findings=(error.diagnostic,))
+    except (MemoryError, RecursionError) as error:
+        return TraceReply(program=None, findings=(_too_much(error, files),))
+    except BaseException as error:
+        if not files:
+            raise
+        return TraceReply(program=None, findings=(_raised(error, files),))
+    finally:
+        STATE.recorder = None
+
+
+def _too_much(error: BaseException, files: Mapping[str, str]) -> Diagnostic:
+    what = "memory" if isinstance(error, MemoryError) else "recursion depth"
+    return Diagnostic(
+        code="NK111",
+        what=f"tracing ran out of {what}",
+        where=_where(error, files)[-1:],
+        hint="use larger tiles and fewer instructions",
+    )
+
+
+def _raised(error: BaseException, files: Mapping[str, str]) -> Diagnostic:
+    where = _where(error, files)
+    if isinstance(error, SyntaxError) and error.filename in files:
+        where = (Frame(str(error.filename), error.lineno or 0, ""),)
+        return Diagnostic(code="NK101", what=f"syntax error: {error.msg}", where=where)
+    text = f"{type(error).__name__}: {error}"
+    return Diagnostic(
+        code="NK109",
+        what=f"the kernel raised {text}",
+        where=where,
+        hint="shapes and dtypes are known while tracing, values are not",
+    )
+
+
+def _where(error: BaseException, files: Mapping[str, str]) -> Stack:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
+    return tuple(Frame(f.filename, f.lineno or 0, f.name) for f in frames)
+
+
+def _trace_files(request: TraceRequest) -> Program:
+    source = request.files[request.main]
+    module = ModuleType(MODULE_NAME)
+    module.__file__ = request.main
+    sys.modules[MODULE_NAME] = module
+    exec(compile(source, request.main, "exec"), module.__dict__)
+    kernel = _find_entry(module, request.entry)
+    launch = _launch_of(module, request.arguments)
+    return run_entry(kernel, request.arguments, request.target, launch)
+
+
+def _find_entry(module: ModuleType, entry: str | None) -> Kernel:
+    kernels = {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, Kernel) and value.__module__ in (MODULE_NAME, module.__name__)
+    }
+    wanted = ENTRY_NAME if entry is None else entry
+    if wanted in kernels:
+        return kernels[wanted]
+    distinct = {id(k): k for k in kernels.values()}
+    if entry is None and len(distinct) == 1:
+        return next(iter(distinct.values()))
+    found = ", ".join(f"`{n}`" for n in kernels) or "no `@nki.jit` function"
+    raise KernelError(
+        Diagnostic(
+            code="NK102",
+            what="entry of the kernel file",
+            got=found,
+            limit=f"one `@nki.jit` function, or one named `{wanted}`",
+            where=(Frame(str(module.__file__), 1, ""),),
+            hint=f"name the entry `{wanted}`",
+        )
+    )
+
+
+def _launch_of(module: ModuleType, arguments: Sequence[ArgumentSpec]) -> Launch:
+    grid = getattr(module, "grid", None)
+    if callable(grid):
+        grid = grid(*(a.shape if a.shape is not None else a.value for a in arguments))
+    if grid is None:
+        return Launch()
+    cores = tuple(grid) if isinstance(grid, tuple | list) else (grid,)
+    if cores == (1,):
+        return Launch(grid=(1,))
+    code, limit = ("NK114", "1 core") if cores == (2,) else ("NK116", "1 core")
+    raise KernelError(
+        Diagnostic(
+            code=code,
+            what="`grid` of the kernel file",
+            got=str(cores)[:60],
+            limit=limit,
+            where=(Frame(str(module.__file__), 1, ""),),
+            hint="remove `grid`; loop over tiles inside of the kernel",
+        )
+    )
+
+
+def run_entry(
+    kernel: Kernel, arguments: Sequence[ArgumentSpec], target: Target, launch: Launch
+) -> Program:
+    """Call a kernel on fresh tensors and collect what it recorded."""
+    recorder = Recorder(target=target, kernel=kernel.__name__)
+    recorder.launch = launch
+    STATE.recorder = recorder
+    values = [_argument_value(recorder, spec) for spec in arguments]
+    _require_signature(kernel, arguments)
+    returned = kernel.function(*values)
+    STATE.recorder = None
+    return recorder.finish(_results(kernel, returned, arguments))
+
+
+def _argument_value(recorder: Recorder, spec: ArgumentSpec) -> object:
+    if spec.shape is None or spec.dtype is None:
+        recorder.add_argument(spec.name, None, spec.value, spec.access)
+        return spec.value
+    stack = recorder.stack_id(None)
+    record = Tensor(spec.name, Memory.HBM, spec.shape, spec.dtype, Init.ARGUMENT, stack)
+    number = recorder.add_argument(spec.name, record, None, spec.access)
+    assert number is not None
+    return whole_view(number, spec.name, Memory.HBM, spec.shape, spec.dtype)
+
+
+def _require_signature(kernel: Kernel, arguments: Sequence[ArgumentSpec]) -> None:
+    signature = inspect.signature(kernel.function)
+    code = kernel.function.__code__
+    where = (Frame(code.co_filename, code.co_firstlineno, kernel.__name__),)
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        described = ", ".join(
+            a.name if a.shape is None else f"{a.name} {list(a.shape)} {a.dtype}" for a in arguments
+        )
+        raise KernelError(
+            Diagnostic(
+                code="NK112",
+                what=f"`{kernel.__name__}{signature}` does not take the task's arguments ({error})",
+                limit=f"called with ({described}), in this order",
+                where=where,
+                hint="forward inputs come first, then parameters and buffers",
+            )
+        ) from error
+
+
+def _results(
+    kernel: Kernel, returned: object, arguments: Sequence[ArgumentSpec]
+) -> tuple[Result, ...]:
+    code = kernel.function.__code__
+    where = (Frame(code.co_filename, code.co_firstlineno, kernel.__name__),)
+    items = returned if isinstance(returned, tuple | list) else (returned,)
+    updates = {a.name for a in arguments if a.access is not Access.READ}
+    results = []
+    for number, item in enumerate(items):
+        if not isinstance(item, NkiTensor):
+            _bad_result(where, number, type(item).__name__)
+        memory = item._storage.memory
+        allowed = memory is Memory.SHARED_HBM or (memory is Memory.HBM and item.name in updates)
+        whole = item.size * item.dtype.itemsize == item._storage.num_bytes
+        if not allowed or not whole or not item.is_contiguous() or item.offset:
+            kind = "a part of a tensor" if allowed else f"tensor `{item.name}` in {item.buffer}"
+            _bad_result(where, number, kind)
+        results.append(Result(item._tensor, item.shape))
+    return tuple(results)
+
+
+def _bad_result(where: Stack, number: int, got: str) -> NoReturn:
+    raise KernelError(
+        Diagnostic(
+            code="NK112",
+            what=f"result {number} of the kernel",
+            got=got,
+            limit="a whole tensor made with `nl.ndarray(..., buffer=nl.shared_hbm)`",
+            where=where,
+            hint="copy the result there with `nisa.dma_copy` and return it",
+        )
+    )
+
+
+class _HelperFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports helper modules from the request's files; nothing is read from disk."""
+
+    def __init__(self, files: Mapping[str, str], main: str) -> None:
+        self._modules = {
+            name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name
+            for name in files
+            if name != main and name.endswith(".py")
+        }
+        self._packages = {m.rpartition(".")[0] for m in self._modules} - {""}
+        self._files = files
+
+    def find_spec(
+        self, fullname: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in self._modules or fullname in self._packages:
+            package = fullname in self._packages
+            return importlib.machinery.ModuleSpec(fullname, self, is_package=package)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = self._modules.get(module.__name__)
+        if name is not None:
+            module.__file__ = name
+            exec(compile(self._files[name], name, "exec"), module.__dict__)
+
+    def names(self) -> set[str]:
+        """Modules that it can import."""
+        return set(self._modules) | self._packages
+
+
+@contextmanager
+def _helpers(files: Mapping[str, str], main: str) -> Iterator[None]:
+    finder = _HelperFinder(files, main)
+    sys.meta_path.insert(0, finder)
+    output = builtins.print
+    builtins.print = _print_nothing
+    try:
+        yield
+    finally:
+        builtins.print = output
+        sys.meta_path.remove(finder)
+        for name in (MODULE_NAME, *finder.names()):
+            sys.modules.pop(name, None)
+        linecache.clearcache()
+
+
+def _print_nothing(*args: Any, **kwargs: Any) -> None:
+    """`print` in a kernel is a compile-time message; its text is untrusted and goes nowhere."""

@@ -1,0 +1,313 @@
+"""A storage and a strided view of it: attributes and indexing.
+
+Laws: a view shares its tensor's storage and lies inside of it; on chip, axis 0 is the partition
+axis and stays first. `tensor.NkiTensor` is what kernels see.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import NoReturn, Self
+
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Memory
+from nki_agent.nki.current.recorder import fail, form_id
+from nki_agent.nki.current.values import REGIONS, DynamicSlice, Region
+
+DIMS_MAX = 5
+"""Dimensions that a view may have (nki.language.NkiTensor)."""
+
+
+class Storage:
+    """What views of one tensor share: its id, name, and size in bytes (of a partition on chip)."""
+
+    __slots__ = ("elems", "memory", "name", "num_bytes", "partitions", "tensor")
+
+    def __init__(
+        self, tensor: int, name: str, memory: Memory, shape: tuple[int, ...], dtype: DType
+    ) -> None:
+        """Describe the storage of a freshly recorded tensor."""
+        self.tensor = tensor
+        self.name = name
+        self.memory = memory
+        self.partitions = shape[0] if memory.is_on_chip else 1
+        self.elems = math.prod(shape[1:] if memory.is_on_chip else shape)
+        self.num_bytes = self.elems * dtype.itemsize
+
+
+class View:
+    """A view of a tensor in HBM, SBUF or PSUM."""
+
+    __slots__ = ("_form", "_offset", "_start", "_storage", "_strides", "_tensor", "dtype", "shape")
+
+    def __init__(
+        self,
+        storage: Storage,
+        dtype: DType,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        offset: int,
+        start: int = 0,
+    ) -> None:
+        """`strides` and `offset` in bytes; on chip stride 0 and `start` count partitions."""
+        self._storage = storage
+        self._tensor = storage.tensor
+        self._strides = strides
+        self._offset = offset
+        self._start = start
+        self.dtype = dtype
+        self.shape = shape
+        memory = storage.memory
+        step = strides[0] if memory.is_on_chip else 1
+        self._form = form_id((memory, dtype, start, step, shape, strides))
+
+    # -- attributes ---------------------------------------------------------------------------
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def name(self) -> str:
+        """Name of the tensor."""
+        return self._storage.name
+
+    @property
+    def buffer(self) -> Region:
+        """Memory region of the tensor."""
+        return REGIONS[self._storage.memory]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Strides in elements; on chip the partition stride is the storage's free size."""
+        item = self.dtype.itemsize
+        if not self._on_chip:
+            return tuple(s // item for s in self._strides)
+        first = self._strides[0] * (self._storage.num_bytes // item)
+        return (first, *(s // item for s in self._strides[1:]))
+
+    @property
+    def offset(self) -> int:
+        """Offset of the first element in the storage, in elements."""
+        item = self.dtype.itemsize
+        return self._start * (self._storage.num_bytes // item) + self._offset // item
+
+    @property
+    def _on_chip(self) -> bool:
+        return self._storage.memory.is_on_chip
+
+    def is_contiguous(self) -> bool:
+        """Whether the view covers its storage in row-major order (free axes only on chip)."""
+        expected = self.dtype.itemsize
+        first = 1 if self._on_chip else 0
+        for size, stride in zip(
+            self.shape[: first - 1 if first else None : -1],
+            self._strides[: first - 1 if first else None : -1],
+            strict=True,
+        ):
+            if size != 1 and stride != expected:
+                return False
+            expected *= size
+        return True
+
+    def get_pattern(self) -> list[list[int]]:
+        """[[stride, count], ...] in elements, one pair for each dimension."""
+        return [[s, n] for s, n in zip(self.strides, self.shape, strict=True)]
+
+    def is_indirect(self) -> bool:
+        """Whether a run-time value addresses the view; never, in what is modelled."""
+        return False
+
+    # -- indexing -----------------------------------------------------------------------------
+
+    def __getitem__(self, key: object) -> Self:
+        """A view by ints, slices, `nl.ds` and Ellipsis."""
+        keys = key if type(key) is tuple else (key,)
+        shape = self.shape
+        if len(keys) != len(shape) or any(k is Ellipsis for k in keys):
+            keys = self._complete(keys)
+        on_chip = self._storage.memory.is_on_chip
+        offset, first = self._offset, self._start
+        new_shape: list[int] = []
+        new_strides: list[int] = []
+        last = len(shape) - 1
+        for dim, item in enumerate(keys):
+            start, count, step, drop = self._range(dim, item)
+            stride = self._strides[dim]
+            if dim == 0 and on_chip:
+                first += start * stride
+            else:
+                offset += start * stride
+            if drop and not (on_chip and (dim == 0 or (dim == last and len(new_shape) == 1))):
+                continue
+            new_shape.append(count)
+            new_strides.append(stride * step)
+        if not new_shape:
+            new_shape, new_strides = [1], [self.dtype.itemsize]
+        return type(self)(
+            self._storage, self.dtype, tuple(new_shape), tuple(new_strides), offset, first
+        )
+
+    def _complete(self, keys: tuple[object, ...]) -> tuple[object, ...]:
+        dots = [i for i, k in enumerate(keys) if k is Ellipsis]
+        given = len(keys) - len(dots)
+        if len(dots) > 1 or given > len(self.shape):
+            fail(
+                "NK202",
+                f"index of tensor `{self.name}` with shape {list(self.shape)}",
+                got=f"{given} indices",
+                limit=f"{len(self.shape)}",
+                hint="one index for each dimension, and at most one `...`",
+            )
+        rest = (slice(None),) * (len(self.shape) - given)
+        if not dots:
+            return (*keys, *rest)
+        return (*keys[: dots[0]], *rest, *keys[dots[0] + 1 :])
+
+    def _range(self, dim: int, item: object) -> tuple[int, int, int, bool]:
+        """(start, count, step, whether the dimension is dropped) of one index."""
+        size = self.shape[dim]
+        if type(item) is slice:
+            start, stop, step = item.start, item.stop, item.step
+            if start is None:
+                start = 0
+            elif start < 0:
+                start += size
+            if stop is None:
+                stop = size
+            elif stop < 0:
+                stop += size
+            if step is None:
+                step = 1
+            if type(start) is int and type(stop) is int and 0 <= start < stop <= size and step == 1:
+                return start, stop - start, 1, False
+            return (*self._slow_slice(dim, start, stop, step), False)
+        if isinstance(item, DynamicSlice):
+            return (*self._slow_slice(dim, item.start, item.start + item.size, 1), False)
+        index = self._as_int(item, f"index of dimension {dim}")
+        where = index + size if index < 0 else index
+        if not 0 <= where < size:
+            self._out_of_bounds(dim, index, index)
+        return where, 1, 1, True
+
+    def _slow_slice(
+        self, dim: int, start: object, stop: object, step: object
+    ) -> tuple[int, int, int]:
+        first = self._as_int(start, "start of a slice")
+        end = self._as_int(stop, "end of a slice")
+        stride = self._as_int(step, "step of a slice")
+        if stride < 1:
+            fail(
+                "NK202",
+                "step of a slice",
+                got=str(stride),
+                limit="at least 1",
+                hint="reverse with `.ap`",
+            )
+        if not 0 <= first < end <= self.shape[dim]:
+            if first >= end:
+                fail(
+                    "NK202",
+                    f"slice of dimension {dim} of tensor `{self.name}`",
+                    got=f"[{first}:{end}], which is empty",
+                    limit="start < end",
+                    hint="skip the tile when its size is 0",
+                )
+            self._out_of_bounds(dim, first, end - 1)
+        return first, -((first - end) // stride), stride
+
+    def _as_int(self, value: object, what: str) -> int:
+        if isinstance(value, View):
+            fail(
+                "NK114",
+                f"{what} of tensor `{self.name}` is a tensor: run-time offsets are not modelled",
+                hint="use Python integers",
+            )
+        try:
+            return operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            fail(
+                "NK106",
+                f"{what} of tensor `{self.name}`",
+                got=type(value).__name__,
+                limit="an int",
+                hint="index with ints and slices; `nl.arange`, masks and index lists are the older"
+                " dialect",
+            )
+
+    def _out_of_bounds(self, dim: int, low: int, high: int) -> NoReturn:
+        fail(
+            "NK202",
+            f"Out-of-bound access for tensor `{self.name}` on dimension {dim}: index range"
+            f" [{low}, {high}] exceeds dimension size of {self.shape[dim]}",
+            hint="clip the tail tile: `size = min(tile, total - start)`",
+        )
+
+    def __setitem__(self, key: object, value: object) -> None:
+        """Refused: assignment is no instruction in this dialect."""
+        fail(
+            "NK106",
+            f"assignment into tensor `{self.name}`",
+            hint="write `nisa.tensor_copy(dst=..., src=...)` or `nisa.dma_copy(dst=..., src=...)`",
+        )
+
+    def slice(self, dim: int, start: int, end: int, step: int = 1) -> Self:
+        """A view of `start:end:step` in one dimension."""
+        keys: list[object] = [slice(None)] * self.ndim
+        keys[self._dim(dim)] = slice(start, end, step)
+        return self[tuple(keys)]
+
+    def select(self, dim: int, index: int) -> Self:
+        """A view of one index, without the dimension."""
+        keys: list[object] = [slice(None)] * self.ndim
+        keys[self._dim(dim)] = self._as_int(index, "index")
+        return self[tuple(keys)]
+
+    def _dim(self, dim: int) -> int:
+        number = self._as_int(dim, "dimension")
+        if not 0 <= number < self.ndim:
+            fail(
+                "NK210",
+                f"dimension of tensor `{self.name}`",
+                got=str(number),
+                limit=f"0 to {self.ndim - 1}",
+            )
+        return number
+
+    def _free_dim(self, dim: int, what: str) -> int:
+        number = self._dim(dim)
+        if number == 0 and self._on_chip:
+            fail(
+                "NK210",
+                f"`{what}` on dimension 0 of on-chip tensor `{self.name}`",
+                hint="the partition dimension stays as it is; move data between partitions with"
+                " `nisa.nc_transpose` or `nisa.dma_copy`",
+            )
+        return number
+
+    def _view(
+        self, shape: Sequence[int], strides: Sequence[int], dtype: DType | None = None
+    ) -> Self:
+        if len(shape) > DIMS_MAX:
+            fail(
+                "NK210",
+                f"dimensions of a view of `{self.name}`",
+                got=str(len(shape)),
+                limit=str(DIMS_MAX),
+            )
+        return type(self)(
+            self._storage,
+            self.dtype if dtype is None else dtype,
+            tuple(shape),
+            tuple(strides),
+            self._offset,
+            self._start,
+        )
