@@ -49,12 +49,22 @@ class ChipSpec:
     """DMA engines that one core drives."""
     dma_engine_bytes_per_ns: float
     """Effective rate of one DMA engine."""
+    dma_engine_peak_bytes_per_ns: float
+    """Rate of one DMA engine inside a transfer."""
+    dma_transfer_ns: float
+    """Fixed time that a transfer holds each DMA engine that it uses."""
     dma_startup_ns: float
     """From a semaphore to the first byte of a DMA."""
     dma_descriptor_ns: float
     """Least time of one DMA descriptor on one engine."""
     dma_efficient_descriptor_bytes: int
     """Descriptors shorter than this waste bandwidth."""
+    dma_transpose_hbm_share: float
+    """Rate of a DMA transpose from HBM, as a share of a copy's."""
+    dma_transpose_sbuf_share: float
+    """Rate of a DMA transpose inside SBUF, as a share of a copy's."""
+    dma_hwdge_ns: float
+    """Time that a hardware-made descriptor takes its descriptor engine."""
     tensor_clock_ghz: float
     vector_clock_ghz: float
     scalar_clock_ghz: float
@@ -66,6 +76,14 @@ class ChipSpec:
     scalar_overhead_cycles: int
     gpsimd_overhead_cycles: int
     tensor_overhead_cycles: int
+    small_instruction_cycles: int
+    """Least issue interval of Vector and Scalar for instructions with few elements."""
+    full_rate_stride_bytes: int
+    """An innermost stride over this halves the rate of SBUF and PSUM."""
+    vector_gpsimd_share_sbuf: bool
+    """Whether Vector and GpSimd take turns at SBUF."""
+    vector_scalar_share_psum: bool
+    """Whether Vector and Scalar take turns at PSUM."""
     read_accumulator_cycles: int
     """Extra Scalar cycles to read the accumulators out."""
     matmul_stationary_free_max: int

@@ -20,7 +20,8 @@ from nki_agent.isa.signature import Condition, Signature
 SCHEMA = 1
 """Raised by every change that an older reader would misread."""
 
-StaticValue = bool | int | float | str | None
+Scalar = bool | int | float | str | None
+StaticValue = Scalar | tuple[Scalar, ...]
 
 
 class Dialect(StrEnum):

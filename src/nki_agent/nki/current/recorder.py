@@ -38,20 +38,34 @@ from nki_agent.program.records import (
 
 _OWN_FOLDER = str(Path(__file__).parent) + os.sep
 
-Form = tuple[Memory, DType, int, int, tuple[int, ...], tuple[int, ...]]
-"""Memory, dtype, first partition, partition step, shape, strides: equal forms, equal operands."""
+Form = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+"""Kind, first partition, shape, strides: views of equal forms make equal operands."""
 
-_FORM_IDS: dict[Form, int] = {}
+_KIND_IDS: dict[tuple[Memory, DType], int] = {}
+_KINDS: list[tuple[Memory, DType]] = []
 _FORMS: list[Form] = []
 _OPERANDS: dict[tuple[str, int], Operand] = {}
 
 
-def form_id(form: Form) -> int:
-    """A small number for a form, the same for equal forms in this process."""
-    number = _FORM_IDS.get(form)
-    if number is None:
-        number = _FORM_IDS[form] = len(_FORMS)
+class _FormIds(dict[Form, int]):
+    """Gives a form that it has not seen the next number."""
+
+    def __missing__(self, form: Form) -> int:
+        number = self[form] = len(_FORMS)
         _FORMS.append(form)
+        return number
+
+
+FORM_IDS = _FormIds()
+"""A small number for a form, the same for equal forms in this process."""
+
+
+def kind_id(memory: Memory, dtype: DType) -> int:
+    """A small number for a memory and a dtype: enum members hash slowly, numbers do not."""
+    number = _KIND_IDS.get((memory, dtype))
+    if number is None:
+        number = _KIND_IDS[memory, dtype] = len(_KINDS)
+        _KINDS.append((memory, dtype))
     return number
 
 
@@ -60,10 +74,11 @@ def operand_of(role: str, form: int) -> Operand:
     key = (role, form)
     operand = _OPERANDS.get(key)
     if operand is None:
-        memory, dtype, start, step, shape, strides = _FORMS[form]
+        kind, start, shape, strides = _FORMS[form]
+        memory, dtype = _KINDS[kind]
         if memory.is_on_chip:
             free = tuple(zip(strides[1:], shape[1:], strict=True))
-            pattern = Pattern((start, step, shape[0]), free)
+            pattern = Pattern((start, strides[0], shape[0]), free)
         else:
             pattern = Pattern(None, tuple(zip(strides, shape, strict=True)))
         operand = _OPERANDS[key] = Operand(role, memory, dtype, pattern)

@@ -13,7 +13,7 @@ from typing import NoReturn, Self
 
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Memory
-from nki_agent.nki.current.recorder import fail, form_id
+from nki_agent.nki.current.recorder import FORM_IDS, fail, kind_id
 from nki_agent.nki.current.values import REGIONS, DynamicSlice, Region
 
 DIMS_MAX = 5
@@ -23,7 +23,7 @@ DIMS_MAX = 5
 class Storage:
     """What views of one tensor share: its id, name, and size in bytes (of a partition on chip)."""
 
-    __slots__ = ("elems", "memory", "name", "num_bytes", "partitions", "tensor")
+    __slots__ = ("elems", "memory", "name", "num_bytes", "on_chip", "partitions", "tensor")
 
     def __init__(
         self, tensor: int, name: str, memory: Memory, shape: tuple[int, ...], dtype: DType
@@ -32,6 +32,7 @@ class Storage:
         self.tensor = tensor
         self.name = name
         self.memory = memory
+        self.on_chip = memory.is_on_chip
         self.partitions = shape[0] if memory.is_on_chip else 1
         self.elems = math.prod(shape[1:] if memory.is_on_chip else shape)
         self.num_bytes = self.elems * dtype.itemsize
@@ -40,7 +41,17 @@ class Storage:
 class View:
     """A view of a tensor in HBM, SBUF or PSUM."""
 
-    __slots__ = ("_form", "_offset", "_start", "_storage", "_strides", "_tensor", "dtype", "shape")
+    __slots__ = (
+        "_form",
+        "_kind",
+        "_offset",
+        "_start",
+        "_storage",
+        "_strides",
+        "_tensor",
+        "dtype",
+        "shape",
+    )
 
     def __init__(
         self,
@@ -54,14 +65,13 @@ class View:
         """`strides` and `offset` in bytes; on chip stride 0 and `start` count partitions."""
         self._storage = storage
         self._tensor = storage.tensor
+        self._kind = kind_id(storage.memory, dtype)
         self._strides = strides
         self._offset = offset
         self._start = start
         self.dtype = dtype
         self.shape = shape
-        memory = storage.memory
-        step = strides[0] if memory.is_on_chip else 1
-        self._form = form_id((memory, dtype, start, step, shape, strides))
+        self._form = FORM_IDS[self._kind, start, shape, strides]
 
     # -- attributes ---------------------------------------------------------------------------
 
@@ -102,7 +112,7 @@ class View:
 
     @property
     def _on_chip(self) -> bool:
-        return self._storage.memory.is_on_chip
+        return self._storage.on_chip
 
     def is_contiguous(self) -> bool:
         """Whether the view covers its storage in row-major order (free axes only on chip)."""
@@ -130,11 +140,55 @@ class View:
 
     def __getitem__(self, key: object) -> Self:
         """A view by ints, slices, `nl.ds` and Ellipsis."""
-        keys = key if type(key) is tuple else (key,)
+        shape = self.shape
+        if type(key) is tuple and len(key) == len(shape):
+            # The common case, kept short: one slice with step 1 for each dimension.
+            starts = []
+            counts = []
+            for item, size in zip(key, shape, strict=True):
+                if type(item) is not slice or item.step is not None:
+                    break
+                start = item.start
+                stop = item.stop
+                if start is None:
+                    start = 0
+                if stop is None:
+                    stop = size
+                if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= size:
+                    break
+                starts.append(start)
+                counts.append(stop - start)
+            else:
+                return self._window(starts, tuple(counts))
+        return self._slow_getitem(key if type(key) is tuple else (key,))
+
+    def _window(self, starts: list[int], shape: tuple[int, ...]) -> Self:
+        """The view of a box in this one; made without `__init__`, since kernels make many."""
+        strides = self._strides
+        offset = self._offset
+        first = self._start
+        if self._storage.on_chip:
+            first += starts[0] * strides[0]
+            starts[0] = 0
+        for start, stride in zip(starts, strides, strict=True):
+            offset += start * stride
+        view = object.__new__(type(self))
+        view._storage = self._storage
+        view._tensor = self._tensor
+        view._kind = self._kind
+        view._strides = strides
+        view._offset = offset
+        view._start = first
+        view.dtype = self.dtype
+        view.shape = shape
+        view._form = FORM_IDS[self._kind, first, shape, strides]
+        return view
+
+    def _slow_getitem(self, keys: tuple[object, ...]) -> Self:
         shape = self.shape
         if len(keys) != len(shape) or any(k is Ellipsis for k in keys):
             keys = self._complete(keys)
-        on_chip = self._storage.memory.is_on_chip
+        on_chip = self._storage.on_chip
         offset, first = self._offset, self._start
         new_shape: list[int] = []
         new_strides: list[int] = []
@@ -175,54 +229,39 @@ class View:
     def _range(self, dim: int, item: object) -> tuple[int, int, int, bool]:
         """(start, count, step, whether the dimension is dropped) of one index."""
         size = self.shape[dim]
-        if type(item) is slice:
-            start, stop, step = item.start, item.stop, item.step
-            if start is None:
-                start = 0
-            elif start < 0:
-                start += size
-            if stop is None:
-                stop = size
-            elif stop < 0:
-                stop += size
-            if step is None:
-                step = 1
-            if type(start) is int and type(stop) is int and 0 <= start < stop <= size and step == 1:
-                return start, stop - start, 1, False
-            return (*self._slow_slice(dim, start, stop, step), False)
+        if isinstance(item, slice):
+            return (*self._slice_range(dim, item), False)
         if isinstance(item, DynamicSlice):
-            return (*self._slow_slice(dim, item.start, item.start + item.size, 1), False)
+            return (*self._checked_range(dim, item.start, item.start + item.size, 1), False)
         index = self._as_int(item, f"index of dimension {dim}")
         where = index + size if index < 0 else index
         if not 0 <= where < size:
             self._out_of_bounds(dim, index, index)
         return where, 1, 1, True
 
-    def _slow_slice(
-        self, dim: int, start: object, stop: object, step: object
-    ) -> tuple[int, int, int]:
-        first = self._as_int(start, "start of a slice")
-        end = self._as_int(stop, "end of a slice")
-        stride = self._as_int(step, "step of a slice")
-        if stride < 1:
+    def _slice_range(self, dim: int, item: slice) -> tuple[int, int, int]:
+        size = self.shape[dim]
+        ends = []
+        for value, default in ((item.start, 0), (item.stop, size)):
+            number = default if value is None else self._as_int(value, "end of a slice")
+            ends.append(number + size if number < 0 else number)
+        step = 1 if item.step is None else self._as_int(item.step, "step of a slice")
+        return self._checked_range(dim, ends[0], ends[1], step)
+
+    def _checked_range(self, dim: int, first: int, end: int, step: int) -> tuple[int, int, int]:
+        if step < 1:
+            fail("NK202", "step of a slice", got=str(step), limit="at least 1")
+        if first >= end:
             fail(
                 "NK202",
-                "step of a slice",
-                got=str(stride),
-                limit="at least 1",
-                hint="reverse with `.ap`",
+                f"slice of dimension {dim} of tensor `{self.name}`",
+                got=f"[{first}:{end}], which is empty",
+                limit="start < end",
+                hint="skip the tile when its size is 0",
             )
         if not 0 <= first < end <= self.shape[dim]:
-            if first >= end:
-                fail(
-                    "NK202",
-                    f"slice of dimension {dim} of tensor `{self.name}`",
-                    got=f"[{first}:{end}], which is empty",
-                    limit="start < end",
-                    hint="skip the tile when its size is 0",
-                )
             self._out_of_bounds(dim, first, end - 1)
-        return first, -((first - end) // stride), stride
+        return first, -((first - end) // step), step
 
     def _as_int(self, value: object, what: str) -> int:
         if isinstance(value, View):

@@ -1,0 +1,1 @@
+"""Runs kernels on arrays in the user's own process: `nki.simulate`, `nki-agent run`."""

@@ -1,0 +1,70 @@
+"""`nki-agent run SCRIPT`: runs the user's own script with our `nki` in place of the vendor's."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from nki_agent.base.errors import KernelError, UsageError
+from nki_agent.nki.current.modules import installed
+from nki_agent.runtime.launch import launching
+
+EXIT_FAILED = 1
+
+
+def run_script(path: Path, args: Sequence[str]) -> int:
+    """Run a script as `python SCRIPT ARGS` would and give its exit code.
+
+    A kernel's fault is printed as a diagnostic; any other exception of the script as its traceback.
+
+    Raises:
+        UsageError: The script cannot be read or is not Python.
+    """
+    try:
+        source = path.read_text(encoding="utf-8")
+        code = compile(source, str(path), "exec")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read `{path}`", hint="name a Python script") from error
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"`{path}` is not Python: {error}") from error
+    main = ModuleType("__main__")
+    main.__file__ = str(path)
+    saved = sys.argv, sys.path[:], sys.modules["__main__"]
+    sys.argv = [str(path), *args]
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules["__main__"] = main
+    try:
+        with installed(), launching():
+            exec(code, main.__dict__)
+    except SystemExit as error:
+        return _exit_code(error)
+    except KernelError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the script's own stderr
+        return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001 - the user's script; its traceback is the answer
+        _print_traceback(error)
+        return EXIT_FAILED
+    finally:
+        sys.argv, sys.path[:], sys.modules["__main__"] = saved[0], saved[1], saved[2]
+    return 0
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code
+    print(error.code, file=sys.stderr)  # noqa: T201 - as Python does
+    return EXIT_FAILED
+
+
+def _print_traceback(error: Exception) -> None:
+    linecache.checkcache()
+    trace = error.__traceback__
+    if trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next  # our own frame
+    traceback.print_exception(type(error), error, trace)

@@ -1,0 +1,1 @@
+"""The only judge: check, trace, memory, simulation, comparison and cost give one Verdict."""

@@ -1,0 +1,143 @@
+"""From source to a Program that may run: check, trace in the sandbox, validate, lay out memory.
+
+Law: everything the tracing process says is checked again here, in a process where no kernel code
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nki_agent.base.diagnostic import Diagnostic, Severity
+from nki_agent.check.source import check_source
+from nki_agent.chip.spec import Target, load_chip
+from nki_agent.memory.dependence import find_independent_results
+from nki_agent.memory.placement import Placement, place_program
+from nki_agent.nki.current.tracing import encode_request
+from nki_agent.program.records import Program
+from nki_agent.program.stored import StoredError, decode_reply
+from nki_agent.program.validate import check_program
+from nki_agent.sandbox.outcome import Outcome, OutcomeKind
+from nki_agent.sandbox.pool import Sandbox
+from nki_agent.task.task import ShapeSet
+from nki_agent.verify.kernel import Kernel
+from nki_agent.verify.requests import check_results, find_misfit, make_request
+from nki_agent.verify.verdict import Stage
+
+CHEAT_CODES = "NK9"
+FORGED = Diagnostic(
+    code="NK902",
+    what="the tracing process answered with bytes that are no Program",
+    hint="a kernel must only call `nki` functions",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileResult:
+    """How far a kernel came without data.
+
+    `stage` is None where it may run; then `program` and `placement` are there. They are also there
+    for a kernel that is `unfit` or whose results do not fit the task, so that it can be looked at.
+    """
+
+    stage: Stage | None
+    diagnostics: tuple[Diagnostic, ...]
+    program: Program | None = None
+    placement: Placement | None = None
+
+
+def compile_kernel(
+    kernel: Kernel, shapes: ShapeSet, *, target: Target, sandbox: Sandbox
+) -> CompileResult:
+    """Everything that can be said about a kernel before it sees data."""
+    findings = check_source(kernel.files, kernel.main, target=target)
+    if errors_of(findings):
+        return CompileResult(stage=_stage(findings, Stage.REFUSED), diagnostics=tuple(findings))
+    request = make_request(kernel, shapes, target)
+    program, traced = read_outcome(sandbox.run(encode_request(request)))
+    findings += traced
+    if program is None:
+        stage = _stage(findings, Stage.UNTRACEABLE)
+        return CompileResult(stage=stage, diagnostics=tuple(findings))
+    chip = load_chip(target)
+    invalid = check_program(program, chip)
+    misfit = None if invalid else find_misfit(program, request)
+    invalid += [] if misfit is None else [misfit]
+    if invalid:
+        stage = _stage(invalid, Stage.UNTRACEABLE)
+        return CompileResult(stage=stage, diagnostics=(*findings, *invalid))
+    placement, unfit = place_program(program, chip)
+    findings += unfit
+    independent = _check_dependence(program, shapes)
+    results = check_results(program, shapes)
+    findings += [*independent, *results]
+    stage_found: Stage | None = None
+    if independent:
+        stage_found = Stage.CHEAT
+    elif errors_of(unfit):
+        stage_found = Stage.UNFIT
+    elif results:
+        stage_found = Stage.WRONG
+    return CompileResult(
+        stage=stage_found, diagnostics=tuple(findings), program=program, placement=placement
+    )
+
+
+def errors_of(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """The findings that fail a kernel."""
+    return [f for f in findings if f.severity is Severity.ERROR]
+
+
+def _stage(findings: Iterable[Diagnostic], otherwise: Stage) -> Stage:
+    cheats = any(f.code.startswith(CHEAT_CODES) for f in errors_of(findings))
+    return Stage.CHEAT if cheats else otherwise
+
+
+def _check_dependence(program: Program, shapes: ShapeSet) -> list[Diagnostic]:
+    names = [o.name for o in shapes.outputs]
+    findings = []
+    for number in find_independent_results(program):
+        name = names[number] if number < len(names) else str(number)
+        tensor = program.tensors[program.results[number].tensor]
+        findings.append(
+            Diagnostic(
+                code="NK901",
+                what=f"no input reaches output `{name}`",
+                where=program.stack(tensor.stack),
+                hint="compute the output from the arguments; constants alone are no kernel",
+            )
+        )
+    return findings
+
+
+def read_outcome(outcome: Outcome) -> tuple[Program | None, list[Diagnostic]]:
+    """The Program of a tracing run, or the findings that say why there is none."""
+    match outcome.kind:
+        case OutcomeKind.RESULT:
+            try:
+                reply = decode_reply(outcome.data)
+            except StoredError:
+                return None, [FORGED]
+            if reply.program is None and not errors_of(reply.findings):
+                return None, [FORGED]
+            return reply.program, list(reply.findings)
+        case OutcomeKind.TIMEOUT:
+            return None, [_unfinished("it used too much time", outcome)]
+        case OutcomeKind.MEMORY:
+            return None, [_unfinished("it used too much memory", outcome)]
+        case OutcomeKind.OVERSIZE:
+            return None, [_unfinished("its Program is too large", outcome)]
+        case OutcomeKind.KILLED | OutcomeKind.EXITED:
+            return None, [_unfinished("its process ended without an answer", outcome)]
+        case OutcomeKind.RAISED:
+            return None, [_unfinished("it raised an error in the tracer", outcome)]
+
+
+def _unfinished(what: str, outcome: Outcome) -> Diagnostic:
+    return Diagnostic(
+        code="NK111",
+        what=f"tracing did not finish: {what}",
+        got=outcome.detail,
+        hint="a kernel only records instructions: no endless loops, large host arrays or processes",
+    )

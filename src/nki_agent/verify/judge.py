@@ -1,0 +1,250 @@
+"""The judge: runs a compiled kernel on secret inputs and compares it with the reference.
+
+Law: the same kernel, task, target and root seed give the same verdict but for its wall time. The
+reference runs after the kernel; outputs start as NaN; nothing a kernel says about itself is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nki_agent
+from nki_agent.base.clock import Clock, SystemClock
+from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.base.hashes import hash_bytes
+from nki_agent.check.source import check_source
+from nki_agent.chip.spec import Target, load_chip
+from nki_agent.program.records import Program
+from nki_agent.program.stored import encode_program
+from nki_agent.sandbox.pool import Limits, Sandbox
+from nki_agent.sim.execute import Executable, compile_program
+from nki_agent.sim.threads import use_one_thread
+from nki_agent.task.comparison import Comparison
+from nki_agent.task.task import ShapeSet, Task
+from nki_agent.task.trial import Trial as TaskTrial
+from nki_agent.task.trial import compare_outputs, expected, make_trials
+from nki_agent.verify.compiling import CompileResult, compile_kernel
+from nki_agent.verify.kernel import Kernel
+from nki_agent.verify.speed import Speed, estimate_speed
+from nki_agent.verify.verdict import Hashes, OutputError, Stage, Trial, Verdict
+
+Array = NDArray[Any]
+TRACER = "nki_agent.nki.current.tracing:trace_bytes"
+PRELOAD = (
+    *("numpy", "numpy.random", "numpy.linalg", "ml_dtypes", "msgspec"),
+    *("math", "typing", "enum", "dataclasses", "functools", "itertools", "collections"),
+)
+NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What running the trials of one shape set gave."""
+
+    trials: tuple[Trial, ...]
+    findings: tuple[Diagnostic, ...]
+
+    @property
+    def right(self) -> bool:
+        return all(t.right for t in self.trials)
+
+
+class Judge:
+    """Judges kernels for one target; owns a warm tracing process, so close it or use `with`."""
+
+    def __init__(
+        self,
+        *,
+        target: Target,
+        allow_unsandboxed: bool = False,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Start the tracing process; MachineError where untrusted source cannot be run safely."""
+        self.target = target
+        self._clock = SystemClock() if clock is None else clock
+        self._sandbox = Sandbox(
+            TRACER,
+            preload=PRELOAD,
+            limits=Limits() if limits is None else limits,
+            allow_unsandboxed=allow_unsandboxed,
+        )
+        use_one_thread()
+
+    def __enter__(self) -> Self:
+        """Itself, ready."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the tracing process."""
+        self.close()
+
+    def close(self) -> None:
+        """End the tracing process."""
+        self._sandbox.close()
+
+    def check(self, kernel: Kernel) -> list[Diagnostic]:
+        """Read the source only."""
+        return check_source(kernel.files, kernel.main, target=self.target)
+
+    def compile(self, kernel: Kernel, task: Task) -> CompileResult:
+        """Check, trace and lay out a kernel at the task's dev shapes."""
+        return self._compile(kernel, task.dev)
+
+    def _compile(self, kernel: Kernel, shapes: ShapeSet) -> CompileResult:
+        return compile_kernel(kernel, shapes, target=self.target, sandbox=self._sandbox)
+
+    def judge(self, kernel: Kernel, task: Task, *, root_seed: int) -> Verdict:
+        """The full verdict: five trials at the dev shapes, one at every other shape set."""
+        start_ns = self._clock.monotonic_ns()
+        verdict = _Draft(kernel, task, self.target, root_seed)
+        for shapes in task.shape_sets:
+            compiled = self._compile(kernel, shapes)
+            verdict.add_compiled(compiled)
+            if compiled.stage is not None:
+                break
+            assert compiled.program is not None
+            assert compiled.placement is not None
+            number = None if shapes is task.dev else 1
+            run = self._run_trials(compiled.program, task, shapes, root_seed, number=number)
+            verdict.add_run(run)
+            if not run.right:
+                break
+            if shapes is task.perf:
+                verdict.add_speed(
+                    estimate_speed(compiled.program, compiled.placement, shapes, self.target)
+                )
+        wall_ns = self._clock.monotonic_ns() - start_ns
+        return verdict.finish(wall_ms=wall_ns / NS_PER_MS)
+
+    def _run_trials(
+        self, program: Program, task: Task, shapes: ShapeSet, root_seed: int, *, number: int | None
+    ) -> _Run:
+        """Run trials until one is wrong; `number` bounds them."""
+        executable = compile_program(program, load_chip(self.target))
+        trials: list[Trial] = []
+        findings: list[Diagnostic] = []
+        for trial in make_trials(task, root_seed, shapes=shapes.name)[:number]:
+            result, found = _run_trial(executable, task, trial, shapes)
+            trials.append(result)
+            findings += [f for f in found if f not in findings]
+            if not result.right:
+                break
+        return _Run(tuple(trials), tuple(findings))
+
+
+def _run_trial(
+    executable: Executable, task: Task, trial: TaskTrial, shapes: ShapeSet
+) -> tuple[Trial, tuple[Diagnostic, ...]]:
+    inputs = trial.inputs(task)
+    with np.errstate(all="ignore"):
+        run = executable.run(inputs)
+    actual: dict[str, Array] = {
+        output.name: array for output, array in zip(shapes.outputs, run.outputs, strict=True)
+    }
+    for argument in shapes.updates:
+        actual[argument.name] = run.updated.get(argument.name, inputs[argument.name])
+    wanted = expected(task, inputs, shapes=shapes.name)
+    compared = compare_outputs(task, trial, wanted, actual)
+    outputs = tuple(_output_error(name, found) for name, found in compared.items())
+    record = Trial(number=trial.index, family=trial.family.value, seed=trial.seed, outputs=outputs)
+    return record, (*run.findings, *_wrong(record, compared))
+
+
+def _output_error(name: str, found: Comparison) -> OutputError:
+    return OutputError(
+        name=name,
+        right=found.right,
+        ratio=found.ratio,
+        rel_l2=found.rel_l2,
+        max_abs=found.max_abs,
+        detail="" if found.right else str(found),
+    )
+
+
+def _wrong(trial: Trial, compared: Mapping[str, Comparison]) -> list[Diagnostic]:
+    findings = []
+    for name, found in compared.items():
+        if found.right:
+            continue
+        pattern = found.mismatch.pattern if found.mismatch is not None else ""
+        first = f"; first wrong element {found.mismatch.first}" if found.mismatch else ""
+        findings.append(
+            Diagnostic(
+                code="NK502" if found.num_not_finite else "NK501",
+                what=f"output `{name}` in trial {trial.number} ({trial.family} inputs):"
+                f" {found.reason}{first}",
+                hint=pattern or "compare with the reference at the first wrong element",
+            )
+        )
+    return findings
+
+
+class _Draft:
+    """A verdict in the making."""
+
+    def __init__(self, kernel: Kernel, task: Task, target: Target, root_seed: int) -> None:
+        self._kernel = kernel
+        self._task = task
+        self._target = target
+        self._root_seed = root_seed
+        self._stage = Stage.RIGHT
+        self._diagnostics: list[Diagnostic] = []
+        self._trials: list[Trial] = []
+        self._program: Program | None = None
+        self._speed: Speed | None = None
+
+    def add_compiled(self, compiled: CompileResult) -> None:
+        if compiled.stage is not None:
+            self._stage = compiled.stage
+        self._program = compiled.program
+        self._add(compiled.diagnostics)
+
+    def add_run(self, run: _Run) -> None:
+        if not run.right:
+            self._stage = Stage.WRONG
+        self._trials += run.trials
+        self._add(run.findings)
+
+    def add_speed(self, speed: Speed) -> None:
+        self._speed = speed
+        self._add(speed.timeline.findings)
+
+    def _add(self, findings: tuple[Diagnostic, ...]) -> None:
+        self._diagnostics += [f for f in findings if f not in self._diagnostics]
+
+    def finish(self, *, wall_ms: float) -> Verdict:
+        program, speed = self._program, self._speed
+        return Verdict(
+            stage=self._stage,
+            task=self._task.id,
+            target=self._target.value,
+            diagnostics=tuple(self._diagnostics),
+            trials=tuple(self._trials),
+            hashes=Hashes(
+                kernel=self._kernel.hash,
+                task=self._task.hash,
+                program=None if program is None else hash_bytes(encode_program(program)),
+            ),
+            root_seed=self._root_seed,
+            tool_version=nki_agent.__version__,
+            num_instructions=None if program is None else len(program.bodies[0]),
+            latency_ns=None if speed is None else speed.timeline.latency_ns,
+            bound_ns=None if speed is None else speed.bound.ns,
+            bound_by=None if speed is None else speed.bound.resource.value,
+            percent_of_bound=None if speed is None else speed.percent_of_bound,
+            limited_by=None if speed is None else str(speed.timeline.limited_by),
+            utilisation={} if speed is None else dict(speed.summary.utilisation),
+            wall_ms=wall_ms,
+        )
