@@ -1,0 +1,96 @@
+"""What a forked child does: lock itself, run the callable, write one frame, end.
+
+Law: `JAILED` is written between the lock and the callable, so a failure of ours cannot be confused
+with one that a kernel feigns; after it, all that is written is untrusted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NoReturn
+
+from nki_agent.sandbox.wire import FAILED, HEADER, JAILED, MEMORY, RAISED, RESULT
+
+Entry = Callable[[bytes], bytes]
+
+FAILURE_STATUS: Final = 70
+"""Exit status when the jail could not be set up (EX_SOFTWARE)."""
+TEXT_CHARACTERS: Final = 300
+"""Kept of an exception's message, so that its place is still shown after `clean`."""
+EXIT_MASK: Final = 0xFF
+
+
+def echo(payload: bytes) -> bytes:
+    """Give the payload back: the entry of a sandbox that is only asked for its status."""
+    return payload
+
+
+def live(
+    entry: Entry, *, payload: int, result: int, lock: Callable[[], None]
+) -> NoReturn:  # pragma: no cover - in the child
+    """Run `entry` on what the descriptor `payload` holds, and write to the descriptor `result`."""
+    status = FAILURE_STATUS
+    try:
+        data = read_all(payload)
+        lock()
+        _write_all(result, JAILED)
+        status = answer(entry, data, result)
+    except BaseException as error:  # noqa: BLE001 - the process ends here, whatever it was
+        _write_all(result, FAILED + _describe(error))
+    finally:
+        os._exit(status)
+
+
+def answer(entry: Entry, payload: bytes, result: int) -> int:
+    """Write the frame; the exit status."""
+    try:
+        kind, data = RESULT, entry(payload)
+        if not isinstance(data, bytes):
+            raise TypeError(f"the entry gave {type(data).__name__}, not bytes")
+    except MemoryError:
+        kind, data = MEMORY, b""
+    except SystemExit as error:
+        return _exit_status(error.code)
+    except BaseException as error:  # noqa: BLE001 - a kernel's exception is data
+        kind, data = RAISED, _describe(error)
+    # Out of the handlers: the exception is gone, and with it what its frames held.
+    _write_all(result, HEADER.pack(kind, len(data)))
+    _write_all(result, data)
+    return 0
+
+
+def _exit_status(code: object) -> int:
+    """The status that `sys.exit(code)` asks for."""
+    if code is None:
+        return 0
+    return code & EXIT_MASK if isinstance(code, int) else 1
+
+
+def _describe(error: BaseException) -> bytes:
+    """Type, message and innermost line, as far as the exception lets itself be printed."""
+    try:
+        place, trace = "", error.__traceback__
+        while trace is not None:
+            name = Path(trace.tb_frame.f_code.co_filename).name
+            place, trace = f" at {name}:{trace.tb_lineno}", trace.tb_next
+        text = f"{type(error).__name__}: {error}"[:TEXT_CHARACTERS] + place
+        return text.encode(errors="replace")
+    except BaseException:  # noqa: BLE001 - a hostile `__str__`
+        return b"an exception that cannot be printed"
+
+
+def read_all(descriptor: int) -> bytes:
+    """The whole of a file; a single read stops at 2 GiB."""
+    size = os.fstat(descriptor).st_size
+    chunks: list[bytes] = []
+    while (offset := sum(map(len, chunks))) < size:
+        chunks.append(os.pread(descriptor, size - offset, offset))
+    return b"".join(chunks)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

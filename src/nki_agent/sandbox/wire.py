@@ -1,0 +1,111 @@
+"""What the trusted process, the warmed process and a child say to each other.
+
+Control socket (both ends trusted): one packet a message. `RUN` and the coded limits, with two
+descriptors: the payload, and the pipe for the result; the answer is an `End` when the child is
+gone. `KILL` ends the run in progress and is ignored when there is none.
+
+Result pipe (written by a process that ran hostile code): `JAILED` before untrusted code runs, or
+`FAILED` and a text. Then one frame: a kind, the length, the bytes. A child can write any bytes
+here; only what comes before `JAILED` is ours, so a kernel cannot feign a failure of the machine.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import msgspec
+
+from nki_agent.sandbox.outcome import Status
+
+RUN: Final = b"R"
+KILL: Final = b"K"
+QUIT: Final = b"Q"
+PACKET_BYTES: Final = 1 << 16
+
+JAILED: Final = b"J"
+FAILED: Final = b"F"
+RESULT: Final = b"="
+RAISED: Final = b"!"
+MEMORY: Final = b"m"
+FRAME_KINDS: Final = (RESULT, RAISED, MEMORY)
+
+HEADER: Final = struct.Struct("<cQ")
+TEXT_BYTES: Final = 2048
+"""Longest text that is taken from a child."""
+
+
+class Boot(msgspec.Struct, frozen=True, kw_only=True):
+    """What the warmed process is told on its command line; nothing secret."""
+
+    entry: str
+    preload: tuple[str, ...]
+    import_paths: tuple[str, ...]
+    """All that is on the import path beside the standard library."""
+    own_packages: tuple[str, ...]
+    """Packages of which a kernel may read only the parts that are loaded."""
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """The first packet of a warmed process; `failure` says why it can't work."""
+
+    status: Status = Status(())
+    failure: str = ""
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """How a child ended; `failure` when it never began."""
+
+    wait_status: int = 0
+    max_rss_bytes: int = 0
+    failure: str = ""
+
+
+class FrameReader:
+    """Collects what a child writes, and says when it writes more than it may."""
+
+    def __init__(self, *, limit: int) -> None:
+        """Take at most `limit` bytes of data."""
+        self._limit = limit
+        self._head = bytearray()
+        self._chunks: list[bytes] = []
+        self._num_bytes = 0
+        self.is_over = False
+        """The child announced or wrote more than the limit; the rest is not kept."""
+
+    @property
+    def is_jailed(self) -> bool:
+        """Whether untrusted code began to run."""
+        return self._head[:1] == JAILED
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes from the pipe."""
+        missing = len(JAILED) + HEADER.size - len(self._head)
+        if missing > 0:
+            self._head += chunk[:missing]
+            chunk = chunk[missing:]
+        self._chunks.append(chunk)
+        self._num_bytes += len(chunk)
+        header = self._header()
+        if max(self._num_bytes, header[1] if header else 0) > self._limit:
+            self.is_over = True
+            self._chunks.clear()
+
+    def frame(self) -> tuple[bytes, bytes] | None:
+        """Kind and data of a whole frame; None for anything else."""
+        header = self._header()
+        if header is None or self.is_over or header[1] != self._num_bytes:
+            return None
+        return header[0], b"".join(self._chunks)
+
+    def text(self) -> str:
+        """All that was written before the jail stood, as text."""
+        data = bytes(self._head[1:]) + b"".join(self._chunks)
+        return data[:TEXT_BYTES].decode(errors="replace")
+
+    def _header(self) -> tuple[bytes, int] | None:
+        """Kind and length of the data, once they are there and the kind is known."""
+        if len(self._head) < len(JAILED) + HEADER.size or not self.is_jailed:
+            return None
+        kind, length = HEADER.unpack_from(self._head, len(JAILED))
+        return (kind, length) if kind in FRAME_KINDS else None

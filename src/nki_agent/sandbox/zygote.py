@@ -1,0 +1,174 @@
+"""The warmed process: imports once, then forks one jailed child per request.
+
+Law: it holds no data, key or descriptor of the trusted process, and no code of a kernel ever runs
+in it, so that one kernel cannot reach the next. The hash seed is fixed, so that equal payloads give
+equal bytes in every process. Coverage is not measured in it: its environment is empty, and a child
+may write no file.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nki_agent.sandbox import child
+from nki_agent.sandbox import jail as layers
+from nki_agent.sandbox.child import Entry
+from nki_agent.sandbox.jail import Jail
+from nki_agent.sandbox.libc import open_process
+from nki_agent.sandbox.outcome import Limits
+from nki_agent.sandbox.wire import KILL, PACKET_BYTES, QUIT, RUN, TEXT_BYTES, Boot, End, Ready
+
+STANDARD_MODULES: Final = (
+    *("abc", "ast", "base64", "bisect", "collections", "collections.abc", "contextlib", "copy"),
+    *("dataclasses", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "inspect"),
+    *("io", "itertools", "json", "linecache", "logging", "math", "numbers", "operator", "pathlib"),
+    *("pprint", "random", "re", "statistics", "string", "struct", "textwrap", "time", "traceback"),
+    *("types", "typing", "unicodedata", "warnings"),
+)
+"""Imported for every kernel: as root, a child may lack the right to read Python's own folder."""
+
+CODECS: Final = ("ascii", "latin-1", "utf-8", "utf-16", "unicode_escape")
+"""Looked up beforehand for the same reason."""
+
+OTHERS_PACKAGES: Final = ("site-packages", "dist-packages")
+"""Folders inside the standard library that are not part of it."""
+
+OUT_OF_MEMORY_SCORE: Final = b"1000"
+"""Linux takes a process with this score first when memory runs out, the largest child of all."""
+
+KIB: Final = 1024
+"""Unit of `ru_maxrss`."""
+
+
+def main(arguments: str) -> None:  # pragma: no cover - in the zygote
+    """Serve the socket on standard input until it is closed."""
+    control = _take_control()
+    try:
+        boot: Boot = msgspec.json.decode(arguments, type=Boot)
+        entry, jail = _warm_up(boot)
+    except Exception as error:  # noqa: BLE001 - whatever stops us is told to the trusted process
+        failure = f"{type(error).__name__}: {error}"[:TEXT_BYTES]
+        control.send(msgspec.msgpack.encode(Ready(failure=failure)))
+        return
+    control.send(msgspec.msgpack.encode(Ready(status=jail.status)))
+    serve(control, entry, jail)
+
+
+def _take_control() -> socket.socket:  # pragma: no cover - in the zygote
+    """Move the socket away from standard input, and silence the standard streams."""
+    control = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(null, stream)
+    os.close(null)
+    return control
+
+
+def _warm_up(boot: Boot) -> tuple[Entry, Jail]:  # pragma: no cover - in the zygote
+    """Import all that a kernel may need, then find the layers of this machine."""
+    standard = [path for path in sys.path if path not in boot.import_paths]
+    layers.lower_common_limits()
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_bytes(OUT_OF_MEMORY_SCORE)
+    namespaces = layers.leave_namespaces()
+    for name in (*STANDARD_MODULES, *boot.preload):
+        importlib.import_module(name)
+    for name in CODECS:
+        codecs.lookup(name)
+    entry = find_entry(boot.entry)
+    readable = [*list_standard_paths(standard), *list_package_paths(boot.own_packages)]
+    jail = layers.prepare_jail(readable, namespaces=namespaces)
+    sys.dont_write_bytecode = True
+    sys.argv[:] = sys.orig_argv[:] = [""]
+    os.environ.clear()
+    layers.hide_memory()
+    gc.collect()
+    gc.freeze()
+    return entry, jail
+
+
+def find_entry(name: str) -> Entry:
+    """Import the callable that `package.module:name` means."""
+    module, _, attribute = name.partition(":")
+    entry = getattr(importlib.import_module(module), attribute)
+    if not callable(entry):
+        raise TypeError(f"{name} is not callable")
+    found: Entry = entry
+    return found
+
+
+def list_standard_paths(folders: list[str]) -> Iterator[str]:
+    """The standard library, without what others installed inside it."""
+    for folder in filter(os.path.isdir, folders):
+        for path in Path(folder).iterdir():
+            if path.name not in OTHERS_PACKAGES:
+                yield str(path)
+
+
+def list_package_paths(own: tuple[str, ...]) -> Iterator[str]:
+    """Folders of loaded packages; of our own package, only its loaded rooms."""
+    for name, module in sorted(sys.modules.items()):
+        parts = name.split(".")
+        depth = 2 if parts[0] in own else 1
+        if len(parts) == depth:
+            yield from map(str, getattr(module, "__path__", ()))
+
+
+def serve(control: socket.socket, entry: Entry, jail: Jail) -> None:
+    """One child per request, until the trusted process quits or is gone."""
+    zygote = os.getpid()
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, PACKET_BYTES, 2)
+        if not message or message == QUIT:
+            return
+        if not message.startswith(RUN):
+            continue
+        payload, result = descriptors
+        limits: Limits = msgspec.msgpack.decode(message[len(RUN) :], type=Limits)
+        try:
+            pid = os.fork()
+        except OSError as error:
+            end = End(failure=f"fork: {error}")
+            os.close(payload)
+            os.close(result)
+        else:
+            if pid == 0:  # pragma: no cover - in the child
+                lock = partial(jail.enter, limits, keep=result, parent=zygote)
+                child.live(entry, payload=payload, result=result, lock=lock)
+            os.close(payload)
+            os.close(result)
+            end = _watch(control, pid)
+        control.send(msgspec.msgpack.encode(end))
+
+
+def _watch(control: socket.socket, pid: int) -> End:
+    """Wait for the child; kill it when told to, or when nobody is there to tell."""
+    process = open_process(pid)
+    poller = select.poll()
+    poller.register(process, select.POLLIN)
+    poller.register(control, select.POLLIN)
+    while process not in dict(poller.poll()):
+        message = control.recv(PACKET_BYTES)
+        if message in (KILL, b""):
+            os.kill(pid, signal.SIGKILL)
+            poller.unregister(control)
+    os.close(process)
+    # What a child without seccomp has started; before the wait, while nobody else can have its id.
+    with suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+    _, wait_status, usage = os.wait4(pid, 0)
+    return End(wait_status=wait_status, max_rss_bytes=usage.ru_maxrss * KIB)
