@@ -1,15 +1,18 @@
-"""Writes docs/reference/ from the catalogue of diagnostic codes; `--check` only compares.
+"""Writes docs/reference/ from the code: diagnostic codes and API coverage; `--check` only compares.
 
-Law: a page holds nothing that the catalogue does not say, so code and docs can't differ.
+Law: a page holds nothing that the code does not say, so code and docs can't differ.
 """
 
 import sys
 from pathlib import Path
 
 from nki_agent.base.catalogue import CATALOGUE, CodeInfo
+from nki_agent.nki.current.modules import MODULES, SIGNATURES, signature_text
+from nki_agent.nki.current.names import NOT_MODELLED
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MARK = "<!-- Made by `make docs` from src/nki_agent/base/catalogue.py; don't edit. -->"
+COVERAGE_MARK = "<!-- Made by `make docs` from src/nki_agent/nki/current; don't edit. -->"
 FAMILIES = {
     "1": "Source form",
     "2": "Memory and shapes",
@@ -41,17 +44,37 @@ def make_index() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def make_coverage() -> str:
+    """What of `nki` 0.6.0 is modelled, module by module."""
+    parts = ["# What of `nki` 0.6.0 is modelled", COVERAGE_MARK]
+    for module, names in MODULES.items():
+        functions = sorted(n for n in names if f"{module}.{n}" in SIGNATURES)
+        others = sorted(names - set(functions))
+        missing = sorted(NOT_MODELLED.get(module, ()))
+        parts.append(f"## `{module}`")
+        if functions:
+            calls = (f"- `{signature_text(f'{module}.{name}')}`" for name in functions)
+            parts.append("\n".join(calls))
+        if others:
+            parts.append("Names: " + ", ".join(f"`{name}`" for name in others) + ".")
+        if missing:
+            listed = ", ".join(f"`{name}`" for name in missing)
+            parts.append(f"Not modelled, refused with [NK114](nk114.md): {listed}.")
+    return "\n\n".join(parts) + "\n"
+
+
 def make_pages() -> dict[str, str]:
-    """Every file of docs/reference that comes from the catalogue, by name."""
+    """Every file of docs/reference that comes from the code, by name."""
     pages = {f"{info.code.lower()}.md": make_page(info) for info in CATALOGUE.values()}
-    return pages | {"codes.md": make_index()}
+    return pages | {"codes.md": make_index(), "coverage.md": make_coverage()}
 
 
 def find_stale(pages: dict[str, str]) -> list[str]:
     """Names of pages that are missing, differ, or belong to no code any more."""
     on_disk = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("nk*.md")}
-    if (FOLDER / "codes.md").exists():
-        on_disk["codes.md"] = (FOLDER / "codes.md").read_text(encoding="utf-8")
+    for name in ("codes.md", "coverage.md"):
+        if (FOLDER / name).exists():
+            on_disk[name] = (FOLDER / name).read_text(encoding="utf-8")
     return sorted(name for name in pages | on_disk if pages.get(name) != on_disk.get(name))
 
 

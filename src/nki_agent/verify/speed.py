@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nki_agent.chip.spec import Target, load_chip
-from nki_agent.cost.bound import Bound, bound_ns
+from nki_agent.cost.bound import Bound, Work, bound_ns
 from nki_agent.cost.summary import Summary, summarise
 from nki_agent.cost.timeline import Timeline, schedule
+from nki_agent.isa.dtype import DType
 from nki_agent.memory.placement import Placement
 from nki_agent.program.records import Program
 from nki_agent.task.task import ShapeSet
@@ -36,4 +37,17 @@ def estimate_speed(
     chip = load_chip(target)
     timeline = schedule(program, chip, placement)
     bound = bound_ns(_work(shapes), chip)
-    return Speed(timeline=timeline, bound=bound, summary=summarise(timeline, program, bound=bound))
+    summary = summarise(timeline, program, bound=bound)
+    return Speed(timeline=timeline, bound=bound, summary=summary)
+
+
+def _work(shapes: ShapeSet) -> Work:
+    """The task's least work; one 16-bit tensor is enough for a kernel to use the faster modes."""
+    dtypes = [t.dtype for t in (*shapes.tensors, *shapes.outputs)]
+    short = next((d for d in dtypes if d.is_float and d.itemsize <= SHORT_BYTES), DType.FLOAT32)
+    return Work(
+        hbm_bytes=shapes.work.min_hbm_bytes,
+        matmul_flops=shapes.work.matmul_flops_by_dtype,
+        elementwise_elems=shapes.work.elementwise_elems,
+        elementwise_dtype=short,
+    )

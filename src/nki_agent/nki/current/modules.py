@@ -121,6 +121,31 @@ SIGNATURES: dict[str, inspect.Signature] = {
 """Signature of each public function by its full name, for the checker and the prompts."""
 
 
+def signature_text(full_name: str) -> str:
+    """The call of a public function as people write it: `nki.isa.iota(dst, pattern, offset=0)`.
+
+    Raises:
+        KeyError: There is no such function.
+    """
+    parts = []
+    for parameter in SIGNATURES[full_name].parameters.values():
+        star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        text = star + parameter.name
+        if parameter.default is not parameter.empty:
+            text += f"={_default_text(parameter.default)}"
+        parts.append(text)
+    return f"{full_name}({', '.join(parts)})"
+
+
+def _default_text(value: object) -> str:
+    name = values.OPERATOR_OF.get(value) if callable(value) else None
+    if name is not None:
+        return f"nl.{name}"
+    if isinstance(value, values.Region):
+        return f"nl.{value}"
+    return f"nl.{value.value}" if isinstance(value, DType) else repr(value)
+
+
 def _missing(module: str) -> Callable[[str], object]:
     def getattribute(name: str) -> object:
         if name.startswith("__"):
