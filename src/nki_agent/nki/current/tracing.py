@@ -23,7 +23,7 @@ import msgspec
 
 from nki_agent.base.diagnostic import Diagnostic, Frame, Stack
 from nki_agent.base.errors import KernelError
-from nki_agent.chip.spec import DEFAULT_TARGET, Target
+from nki_agent.chip.spec import DEFAULT_TARGET, Target, load_chip
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Memory
 from nki_agent.nki.current.allocation import whole_view
@@ -67,6 +67,8 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True):
     entry: str | None = None
 
 
+# Read here, since a locked process reads no files.
+CHIPS = {target: load_chip(target) for target in Target}
 _REQUEST = msgspec.msgpack.Decoder(TraceRequest)
 
 
@@ -115,9 +117,10 @@ def _answer(make: Callable[[], Program], files: Mapping[str, str]) -> TraceReply
     except (MemoryError, RecursionError) as error:
         return TraceReply(program=None, findings=(_too_much(error, files),))
     except BaseException as error:
-        if not files:
+        finding = _raised(error, files)
+        if finding is None:
             raise
-        return TraceReply(program=None, findings=(_raised(error, files),))
+        return TraceReply(program=None, findings=(finding,))
     finally:
         STATE.recorder = None
 
@@ -132,11 +135,14 @@ def _too_much(error: BaseException, files: Mapping[str, str]) -> Diagnostic:
     )
 
 
-def _raised(error: BaseException, files: Mapping[str, str]) -> Diagnostic:
+def _raised(error: BaseException, files: Mapping[str, str]) -> Diagnostic | None:
+    """The finding for an error of kernel code; None for one that is ours."""
     where = _where(error, files)
     if isinstance(error, SyntaxError) and error.filename in files:
         where = (Frame(str(error.filename), error.lineno or 0, ""),)
         return Diagnostic(code="NK101", what=f"syntax error: {error.msg}", where=where)
+    if not where:
+        return None
     text = f"{type(error).__name__}: {error}"
     return Diagnostic(
         code="NK109",

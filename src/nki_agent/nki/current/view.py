@@ -140,48 +140,45 @@ class View:
 
     def __getitem__(self, key: object) -> Self:
         """A view by ints, slices, `nl.ds` and Ellipsis."""
-        shape = self.shape
-        if type(key) is tuple and len(key) == len(shape):
-            # The common case, kept short: one slice with step 1 for each dimension.
-            starts = []
-            counts = []
-            for item, size in zip(key, shape, strict=True):
-                if type(item) is not slice or item.step is not None:
-                    break
-                start = item.start
-                stop = item.stop
-                if start is None:
-                    start = 0
-                if stop is None:
-                    stop = size
-                if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= size:
-                    break
-                starts.append(start)
-                counts.append(stop - start)
-            else:
-                return self._window(starts, tuple(counts))
-        return self._slow_getitem(key if type(key) is tuple else (key,))
-
-    def _window(self, starts: list[int], shape: tuple[int, ...]) -> Self:
-        """The view of a box in this one; made without `__init__`, since kernels make many."""
+        if type(key) is not tuple or len(key) != len(self.shape):
+            return self._slow_getitem(key if type(key) is tuple else (key,))
+        # The common case, kept short since kernels make many views: slices with step 1, no call of
+        # `__init__`, strides shared.
         strides = self._strides
         offset = self._offset
+        counts = []
+        for item, size, stride in zip(key, self.shape, strides, strict=True):
+            if type(item) is not slice or item.step is not None:
+                return self._slow_getitem(key)
+            start = item.start
+            stop = item.stop
+            if stop is None:
+                stop = size
+            if start is None:
+                start = 0
+            elif type(start) is not int:
+                return self._slow_getitem(key)
+            if type(stop) is not int or not 0 <= start < stop <= size:
+                return self._slow_getitem(key)
+            offset += start * stride
+            counts.append(stop - start)
         first = self._start
         if self._storage.on_chip:
-            first += starts[0] * strides[0]
-            starts[0] = 0
-        for start, stride in zip(starts, strides, strict=True):
-            offset += start * stride
+            rows = (key[0].start or 0) * strides[0]
+            first += rows
+            offset -= rows
+        shape = tuple(counts)
+        kind = self._kind
         view = object.__new__(type(self))
         view._storage = self._storage
         view._tensor = self._tensor
-        view._kind = self._kind
+        view._kind = kind
         view._strides = strides
         view._offset = offset
         view._start = first
         view.dtype = self.dtype
         view.shape = shape
-        view._form = FORM_IDS[self._kind, first, shape, strides]
+        view._form = FORM_IDS[kind, first, shape, strides]
         return view
 
     def _slow_getitem(self, keys: tuple[object, ...]) -> Self:

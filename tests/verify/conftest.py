@@ -1,0 +1,45 @@
+"""One judge and one task for all tests of the room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nki_agent.chip.spec import Target
+from nki_agent.sandbox.outcome import Limits
+from nki_agent.task.loader import load_task
+from nki_agent.task.task import Task
+from nki_agent.verify.judge import Judge
+
+SOFTMAX_TASK = '''\
+"""Row softmax."""
+
+import numpy as np
+
+
+def reference(x):
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def inputs():
+    return {"x": np.random.standard_normal((200, 96)).astype(np.float32)}
+'''
+
+
+@pytest.fixture(scope="session")
+def judge() -> Iterator[Judge]:
+    """A judge for trn2 with a short patience."""
+    limits = Limits(seconds=4.0, cpu_seconds=4, memory_bytes=2 << 30)
+    with Judge(target=Target.TRN2, limits=limits) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="session")
+def softmax(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    """Row softmax of [200, 96] in float32."""
+    path: Path = tmp_path_factory.mktemp("task") / "softmax.py"
+    path.write_text(SOFTMAX_TASK)
+    return load_task(path)
