@@ -1,7 +1,8 @@
-"""Time of one verdict for row softmax of [1024, 1024] float32, beside plain NumPy on the same tiles.
+"""Time of one verdict for row softmax of [1024, 1024] float32, beside plain NumPy on its tiles.
 
-Prints each step in ms: check, trace in the warm sandbox, validate and place, then for five seeds the inputs,
-the simulation, the reference and the comparison, then the cost model. Limit: 150 ms in all, on one core.
+Prints each step in ms: check, trace in the warm sandbox, validate and place, then for one seed the
+inputs, the simulation, the reference and the comparison, then the cost model; last the whole
+verdict with its five seeds. Limit: 150 ms in all, on one core.
 Run: python benchmarks/verdict.py
 """
 

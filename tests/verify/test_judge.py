@@ -86,8 +86,8 @@ def test_verdict_round_trips_as_json(judge: Judge, softmax: Task) -> None:
         ),
         (
             body(
-                OUT
-                + "t = nl.zeros((100, 96), dtype=nl.float32)\nnl.store(out[0:100], t)\nnl.store(out[100:200], t)\nreturn out"
+                OUT + "t = nl.zeros((100, 96), dtype=nl.float32)\nnl.store(out[0:100],"
+                " t)\nnl.store(out[100:200], t)\nreturn out"
             ),
             Stage.CHEAT,
             "NK901",

@@ -90,7 +90,8 @@ def _bind(
             shape = tuple(int(n) for n in array.values.shape)
             specs.append(ArgumentSpec(name, shape, array.dtype, access=Access.UPDATE))
         else:
-            specs.append(ArgumentSpec(name, value=value))
+            plain = value.item() if isinstance(value, np.generic) else value
+            specs.append(ArgumentSpec(name, value=plain))
     return arrays, specs
 
 

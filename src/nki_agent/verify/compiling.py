@@ -131,7 +131,7 @@ def read_outcome(outcome: Outcome) -> tuple[Program | None, list[Diagnostic]]:
         case OutcomeKind.KILLED | OutcomeKind.EXITED:
             return None, [_unfinished("its process ended without an answer", outcome)]
         case OutcomeKind.RAISED:
-            return None, [_unfinished("the tracer failed; please report this fault of nki-agent", outcome)]
+            return None, [_unfinished("the tracer failed; please report this", outcome)]
 
 
 def _unfinished(what: str, outcome: Outcome) -> Diagnostic:

@@ -244,7 +244,9 @@ class _Draft:
             bound_ns=None if speed is None else speed.bound.ns,
             bound_by=None if speed is None else speed.bound.resource.value,
             percent_of_bound=None if speed is None else speed.percent_of_bound,
-            limited_by=None if speed is None else str(speed.timeline.limited_by),
-            utilisation={} if speed is None else dict(speed.summary.utilisation),
+            limited_by=None if speed is None else speed.summary.limit_text,
+            utilisation={}
+            if speed is None
+            else {e.engine.value: e.share for e in speed.summary.engines},
             wall_ms=wall_ms,
         )

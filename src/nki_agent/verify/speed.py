@@ -43,7 +43,7 @@ def estimate_speed(
 
 def _work(shapes: ShapeSet) -> Work:
     """The task's least work; one 16-bit tensor is enough for a kernel to use the faster modes."""
-    dtypes = [t.dtype for t in (*shapes.tensors, *shapes.outputs)]
+    dtypes = [t.dtype for t in shapes.tensors] + [o.dtype for o in shapes.outputs]
     short = next((d for d in dtypes if d.is_float and d.itemsize <= SHORT_BYTES), DType.FLOAT32)
     return Work(
         hbm_bytes=shapes.work.min_hbm_bytes,
