@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nki_agent.isa.signature import Operand, Pattern
 
-SEARCH_MAX = 4096
+SEARCH_MAX = 1024
 """Steps after which two strided views count as overlapping."""
 
 Steps = tuple[tuple[int, int], ...]
