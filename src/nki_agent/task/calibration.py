@@ -1,0 +1,408 @@
+"""Tries a freshly loaded reference on drawn inputs, and settles how a kernel for it is judged.
+
+Law: an honest kernel in the task's own dtype passes. Two stand-ins for it use up at most half of
+what is allowed, or the limits are widened and a note says so: the *own* one is the reference in the
+task's dtype, rounded after each operation; the *single* one has float32 inside and is rounded at
+both ends, as the engines do it.
+
+- The tolerance class is settled with the own one on standard values; where no class holds it, with
+  the single one.
+- Big and tiny trials take the strongest scale that the single one survives. What they are for shows
+  as NaN, infinity or a factor, so their tolerance is made up to ten times as wide where either
+  needs it. A kernel that keeps scores in a narrow dtype may still lose there.
+- The offset of the big family goes to row operations, and there to the inputs that the reference
+  ignores a shift of, or passes through: softmax, layer norm, log-sum-exp. A missing row maximum
+  overflows there.
+- Tasks too large to try are given mild scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nki_agent.base.errors import TaskError
+from nki_agent.base.seeds import seed_for
+from nki_agent.isa.dtype import DType
+from nki_agent.task.comparison import compare
+from nki_agent.task.family import (
+    BIG_LADDER,
+    BIG_SHIFTED,
+    BIG_UNTRIED,
+    STANDARD_SCALE,
+    TINY_LADDER,
+    TINY_UNTRIED,
+    Family,
+    FamilyScale,
+)
+from nki_agent.task.recipe import SCALE_HIGH, SCALE_LOW, Recipe, Variation
+from nki_agent.task.reference import Precision, Reference
+from nki_agent.task.sampler import Origin, Source, UserSampler
+from nki_agent.task.task import ShapeSet, TensorKind
+from nki_agent.task.tolerance import ToleranceClass, find_wider, tolerance_for
+from nki_agent.task.trial import arrange
+
+Array = NDArray[Any]
+
+HONEST_SHARE = 0.5
+"""Part of the tolerance that an honest stand-in may use up."""
+CALM_SHARE = 0.1
+"""A stand-in that uses up less on the first draw needs no further one."""
+NUM_DRAWS = 3
+"""Draws that a stand-in must pass where it is not calm: routing and saturation vary by the draw."""
+SLACKS = (1.0, 2.0, 5.0, 10.0)
+"""Widenings of the tolerance in a family where the reference is badly conditioned."""
+ELEMS_MAX = 1 << 23
+"""Elements of all tensors together up to which a task is tried out while loading."""
+FLOPS_MAX = 4_000_000_000
+"""Matmul FLOPs up to which a task is tried out while loading: some seconds in float64."""
+DEPENDS_MAX = 16
+"""Arguments whose influence is tried one by one; of more, the forward inputs only."""
+SHIFT = 60.0
+_VARIATIONS = {
+    Variation.FULL: "",
+    Variation.SHRINK: "larger inputs leave the reference's domain: trials only shrink them",
+    Variation.NONE: "other scales break the reference: inputs are as their function gives them",
+}
+_SAME = 1e-6
+_DEPENDS_RATIO = 2.0
+
+
+Pair = tuple[dict[str, Array], dict[str, Array]]
+
+
+@dataclass(slots=True)
+class Calibration:
+    """The task while its judging is settled. `shapes` changes as its sampler and scales do."""
+
+    shapes: ShapeSet
+    sampler: UserSampler
+    tolerance: ToleranceClass
+    is_fixed: bool
+    """Whether the file itself sets the tolerance."""
+    seed: int
+    notes: list[str]
+    has_matmul: bool = False
+    unread: frozenset[str] = frozenset()
+    """Arguments known to be unread, which need no try."""
+
+    def draw(
+        self, scale: FamilyScale = STANDARD_SCALE, *, name: str = "a", factor: float | None = None
+    ) -> dict[str, Array]:
+        """Inputs for one try."""
+        return self.sampler.draw(seed_for(self.seed, name), scale, factor=factor)
+
+    def run(self, inputs: Mapping[str, Array], precision: Precision) -> dict[str, Array]:
+        """One run of the reference: in float64 as it is compared, else as a kernel stores it."""
+        found = arrange(self.shapes, self.reference.run(inputs, precision=precision))
+        if precision is Precision.DOUBLE:
+            return found
+        with np.errstate(over="ignore"):
+            return {o.name: found[o.name].astype(o.dtype.numpy_dtype) for o in self.shapes.results}
+
+    def run_pair(self, inputs: Mapping[str, Array], precision: Precision) -> Pair:
+        """What is expected, and what the stand-in gives."""
+        return self.run(inputs, Precision.DOUBLE), self.run(inputs, precision)
+
+    @property
+    def reference(self) -> Reference:
+        """The reference of the task."""
+        return self.shapes.reference
+
+
+def is_heavy(shapes: ShapeSet) -> bool:
+    """Whether the task is too large to be tried out while loading."""
+    elems = sum(a.num_elems for a in shapes.tensors) + sum(o.num_elems for o in shapes.outputs)
+    return elems > ELEMS_MAX or shapes.work.matmul_flops > FLOPS_MAX
+
+
+def calibrate(state: Calibration) -> Calibration:
+    """Settle variation, tolerance class and family scales; add notes.
+
+    Raises:
+        TaskError: the reference is too badly conditioned to judge by, or ignores its inputs.
+    """
+    with np.errstate(all="ignore"):
+        _settle_variation(state)
+        inputs = state.draw()
+        wanted = _settle_tolerance(state, inputs)
+        if is_heavy(state.shapes):
+            scales = {Family.BIG: BIG_UNTRIED, Family.TINY: TINY_UNTRIED}
+            state.shapes = replace(state.shapes, scales=scales, sampler=state.sampler)
+            state.notes.append("the task is large: big and tiny trials have mild, untried scales")
+            return state
+        if not state.has_matmul:
+            _find_shiftable(state, inputs, wanted)
+        _settle_families(state)
+        _note_dependence(state, inputs, wanted)
+        return state
+
+
+def _settle_variation(state: Calibration) -> None:
+    """The widest variation of the inputs that leaves the reference finite."""
+    problem: TaskError | None = None
+    for sampler, note in _list_samplers(state.sampler):
+        state.sampler = sampler
+        try:
+            is_safe = all(
+                _is_finite(state.run(inputs, Precision.DOUBLE)) for inputs in _draw_extremes(state)
+            )
+        except TaskError as error:
+            problem = error
+            continue
+        if is_safe:
+            state.notes += [note] if note else []
+            return
+    raise problem or TaskError(
+        "the reference gives NaN or infinite values on other inputs of the same kind",
+        hint="let the inputs function draw values inside the reference's domain",
+    )
+
+
+def _draw_extremes(state: Calibration) -> Iterator[dict[str, Array]]:
+    """Inputs at both ends of the variation; a few more where a redraw may meet a bad structure."""
+    yield state.draw(name="high", factor=SCALE_HIGH)
+    yield state.draw(name="low", factor=SCALE_LOW)
+    if any(_keep_structure(source) is not source for source in state.sampler.sources):
+        for number in range(NUM_DRAWS):
+            yield state.draw(name=f"structure {number}")
+
+
+def _list_samplers(sampler: UserSampler) -> Iterator[tuple[UserSampler, str]]:
+    """From full variation down to the values of the file, each with the note that it needs."""
+    steady = tuple(_keep_structure(source) for source in sampler.sources)
+    kept = [s.name for s, t in zip(sampler.sources, steady, strict=True) if s is not t]
+    for variation, note in _VARIATIONS.items():
+        yield replace(sampler, variation=variation), note
+        if kept:
+            fixed = f"other values of {_quote(kept)} break the reference: they stay as in the file"
+            both = f"{fixed}; {note}" if note else fixed
+            yield replace(sampler, variation=variation, sources=steady), both
+
+
+def _keep_structure(source: Source) -> Source:
+    if source.origin is Origin.DRAWN and source.is_structured:
+        return replace(source, origin=Origin.GIVEN)
+    return source
+
+
+def _settle_tolerance(state: Calibration, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Settle the class on standard values; give what is expected on `inputs`."""
+    first = state.tolerance
+    wanted = state.run(inputs, Precision.DOUBLE)
+    pairs = [(wanted, state.run(inputs, Precision.OWN))]
+    share = _worst(state, first, pairs)
+    if not _is_calm(state, share):
+        pairs += _draw_pairs(state, Precision.OWN)
+        share = _worst(state, first, pairs)
+    if share <= HONEST_SHARE:
+        return wanted
+    if state.is_fixed:
+        state.notes.append(
+            f"tolerance {first} is tight: the reference in its own dtype uses {share:.2g} of it"
+        )
+        return wanted
+    found = _find_class(state, pairs)
+    inside = ""
+    if found is None:
+        inside = " with float32 inside"
+        pairs = [(wanted, state.run(inputs, Precision.SINGLE))]
+        found = _find_class(state, pairs + _draw_pairs(state, Precision.SINGLE))
+    if found is None:
+        raise TaskError(
+            "the reference is too sensitive to judge by: between its own dtype and float64 it "
+            f"differs by {share:.2g} of tolerance {first}",
+            hint="use better conditioned inputs, or set TOLERANCE in the task file",
+        )
+    state.tolerance = found
+    if found is not first or inside:
+        state.notes.append(
+            f"tolerance {found}{inside}: the reference in its own dtype uses {share:.2g} of {first}"
+        )
+    return wanted
+
+
+def _draw_pairs(state: Calibration, precision: Precision) -> list[Pair]:
+    """Further standard draws."""
+    return [
+        state.run_pair(state.draw(name=f"again {number}"), precision)
+        for number in range(1, NUM_DRAWS)
+    ]
+
+
+def _find_class(state: Calibration, pairs: list[Pair]) -> ToleranceClass | None:
+    """The first class from the present one up that the stand-in uses up at most half of."""
+    name: ToleranceClass | None = state.tolerance
+    while name is not None and _worst(state, name, pairs) > HONEST_SHARE:
+        name = find_wider(name)
+    return name
+
+
+def _worst(state: Calibration, name: ToleranceClass, pairs: list[Pair]) -> float:
+    return max(ratio for pair in pairs for ratio in _ratios(state.shapes, name, pair).values())
+
+
+def _ratios(shapes: ShapeSet, name: ToleranceClass, pair: Pair) -> dict[str, float]:
+    """The error of each output as a share of a class's limits."""
+    wanted, own = pair
+    return {
+        o.name: compare(
+            wanted[o.name],
+            own[o.name],
+            dtype=o.dtype,
+            tolerance=tolerance_for(name, o.dtype),
+            explain=False,
+        ).ratio
+        for o in shapes.results
+    }
+
+
+def _find_shiftable(
+    state: Calibration, inputs: Mapping[str, Array], wanted: Mapping[str, Array]
+) -> None:
+    """Mark the inputs whose shift the reference ignores or passes through."""
+    sources = []
+    for source in state.sampler.sources:
+        is_real = source.kind is TensorKind.INPUT and source.dtype.is_float
+        shiftable = (
+            is_real
+            and source.profile.recipe is Recipe.NORMAL
+            and _ignores_shift(state, inputs, wanted, name=source.name)
+        )
+        sources.append(replace(source, is_shiftable=shiftable))
+    state.sampler = state.sampler.with_sources(tuple(sources))
+
+
+def _ignores_shift(
+    state: Calibration, inputs: Mapping[str, Array], wanted: Mapping[str, Array], *, name: str
+) -> bool:
+    moved = {**inputs, name: inputs[name].astype(np.float64) + SHIFT}
+    outputs = state.run(moved, Precision.DOUBLE)
+    return all(
+        _is_near(outputs[n], wanted[n]) or _is_near(outputs[n] - SHIFT, wanted[n]) for n in wanted
+    )
+
+
+def _is_near(left: Array, right: Array) -> bool:
+    wanted = right.astype(np.float64, copy=False)
+    error = float(np.linalg.norm(left.astype(np.float64, copy=False) - wanted))
+    return error <= _SAME * float(np.linalg.norm(wanted))
+
+
+def _settle_families(state: Calibration) -> None:
+    can_shift = any(s.is_shiftable for s in state.sampler.sources)
+    big = (BIG_SHIFTED, *BIG_LADDER) if can_shift else BIG_LADDER
+    scales = {
+        Family.BIG: _settle_family(state, Family.BIG, big, factor=SCALE_HIGH),
+        Family.TINY: _settle_family(state, Family.TINY, TINY_LADDER, factor=SCALE_LOW),
+    }
+    state.shapes = replace(state.shapes, scales=scales, sampler=state.sampler)
+
+
+def _settle_family(
+    state: Calibration, family: Family, ladder: tuple[FamilyScale, ...], *, factor: float
+) -> FamilyScale:
+    for rung in ladder:
+        survived = _try_scale(state, rung, Precision.SINGLE, factor=factor)
+        if survived > HONEST_SHARE * SLACKS[-1]:
+            continue
+        if rung is not ladder[0]:
+            state.notes.append(
+                f"{family} trials scale inputs by {rung.factor:g}: the reference does not survive "
+                f"{ladder[0].factor:g}"
+            )
+        if _is_narrow(state.shapes):
+            survived = max(survived, _try_scale(state, rung, Precision.OWN, factor=factor))
+        slack = next((s for s in SLACKS if survived <= HONEST_SHARE * s), SLACKS[-1])
+        return replace(rung, slack=slack)
+    state.notes.append(f"{family} trials are standard ones: the reference survives no other scale")
+    return STANDARD_SCALE
+
+
+def _is_narrow(shapes: ShapeSet) -> bool:
+    """Whether the two stand-ins differ."""
+    dtypes = [tensor.dtype for tensor in shapes.tensors]
+    return any(d.is_float and d.itemsize < DType.FLOAT32.itemsize for d in dtypes)
+
+
+def _try_scale(
+    state: Calibration, scale: FamilyScale, precision: Precision, *, factor: float
+) -> float:
+    """A stand-in's worst error at this scale; infinite where the reference breaks."""
+    worst = 0.0
+    for number in range(NUM_DRAWS):
+        name = f"scale {scale.factor:g} {number}"
+        inputs = state.draw(scale, name=name, factor=factor)
+        try:
+            pair = state.run_pair(inputs, precision)
+        except TaskError:
+            return np.inf
+        if not all(_is_finite(outputs) for outputs in pair):
+            return np.inf
+        worst = max(worst, _worst(state, state.tolerance, [pair]))
+        is_calm = precision is Precision.SINGLE and _is_calm(state, worst)
+        if is_calm or worst > HONEST_SHARE * SLACKS[-1]:
+            break
+    return worst
+
+
+def _is_calm(state: Calibration, share: float) -> bool:
+    """Whether further draws would show nothing new; equal integers may yet meet a tie."""
+    is_counted = any(output.dtype.is_integer for output in state.shapes.results)
+    is_exact = state.tolerance is ToleranceClass.EX
+    return share <= CALM_SHARE and (is_exact or not is_counted)
+
+
+def _note_dependence(
+    state: Calibration, inputs: Mapping[str, Array], wanted: dict[str, Array]
+) -> None:
+    """Note inputs that change nothing; refuse a reference that nothing changes."""
+    other = state.draw(name="b")
+    stale = _changed(state, wanted, other)
+    if not stale:
+        raise TaskError(
+            "the outputs do not depend on the inputs",
+            hint="a kernel that writes constants would be right: let the reference read its inputs",
+        )
+    fixed = [o.name for o in state.shapes.results if o.name not in stale]
+    if fixed:
+        state.notes.append(f"{_quote(fixed)} does not depend on the inputs")
+    names = [
+        source.name
+        for source in state.sampler.sources
+        if source.name not in state.unread
+        and (len(inputs) <= DEPENDS_MAX or source.kind is TensorKind.INPUT)
+    ]
+    dead = [name for name in names if not _changed(state, wanted, {**inputs, name: other[name]})]
+    same = [n for n in dead if np.array_equal(inputs[n], other[n])]
+    if same:
+        state.notes.append(f"{_quote(same)} has the same values in every trial")
+    if unread := [n for n in dead if n not in same]:
+        state.notes.append(f"other values of {_quote(unread)} hardly change an output")
+
+
+def _changed(
+    state: Calibration, wanted: dict[str, Array], inputs: Mapping[str, Array]
+) -> list[str]:
+    """Outputs that differ from `wanted` by more than twice the tolerance on these inputs."""
+    try:
+        own = state.run(inputs, Precision.SINGLE)
+    except TaskError:
+        return list(wanted)
+    ratios = _ratios(state.shapes, state.tolerance, (wanted, own))
+    return [name for name, ratio in ratios.items() if ratio > _DEPENDS_RATIO]
+
+
+def _is_finite(outputs: Mapping[str, Array]) -> bool:
+    return all(
+        a.dtype.kind in "iub" or bool(np.isfinite(a.astype(np.float64, copy=False)).all())
+        for a in outputs.values()
+    )
+
+
+def _quote(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

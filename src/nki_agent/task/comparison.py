@@ -1,0 +1,385 @@
+"""Says whether an output is right, and if not, where and how it is wrong.
+
+Law: a right answer costs a few passes in float32; everything doubtful is measured again in float64,
+and only a wrong answer pays for the details. The reference comes in float64 and is not rounded
+first, except where the limits leave no room for the rounding: exact outputs and 8-bit floats. A
+value that overflows the output's dtype is expected as infinity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from nki_agent.isa.dtype import DType
+from nki_agent.task.pattern import guess_pattern
+from nki_agent.task.tolerance import CODE_SHARE, CODE_STEPS, ROW_FACTOR, ROW_FLOOR, Gate, Tolerance
+
+Array = NDArray[Any]
+Reals = NDArray[np.float64]
+
+TINY = float(np.finfo(np.float32).tiny)
+"""Nothing is divided by less: an all-zero reference has errors measured against this."""
+HUGE = float(np.finfo(np.float64).max)
+"""The ratio of an answer that no tolerance could accept."""
+# Squares that float32 holds without overflow or loss; outside, float64 decides.
+_QUICK_LOW, _QUICK_HIGH = 1e-20, 1e30
+# Near its limit float64 decides: the quick sums are good to four digits.
+_QUICK_RATIO = 0.99
+_MATRIX_RANK = 2
+_ONE_BYTE = 1
+
+
+class Element(msgspec.Struct, frozen=True, kw_only=True):
+    """One element: values are numbers, or "nan", "inf", "-inf", which JSON has no number for."""
+
+    index: tuple[int, ...]
+    got: float | str
+    expected: float | str
+
+    def __str__(self) -> str:
+        """`[896, 0] is 0 instead of 0.0012`."""
+        index = ", ".join(map(str, self.index))
+        return f"[{index}] is {_show(self.got)} instead of {_show(self.expected)}"
+
+
+class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an output is wrong."""
+
+    first: Element
+    worst: Element
+    num_bad: int
+    num_elems: int
+    worst_row: tuple[int, ...] | None
+    pattern: str
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The error of one output.
+
+    `ratio` is the largest error as a share of what is allowed: at most 1 is right. `rel_l2`,
+    `max_abs` and `worst_row_rel` are over the elements that are finite on both sides; None where
+    shape or dtype already differ.
+    """
+
+    right: bool
+    ratio: float
+    rel_l2: float | None = None
+    max_abs: float | None = None
+    rms: float | None = None
+    worst_row_rel: float | None = None
+    num_not_finite: int = 0
+    reason: str = ""
+    mismatch: Mismatch | None = None
+
+    def __str__(self) -> str:
+        """Short enough for a model's context: the error, the places, the likely cause."""
+        if self.rel_l2 is None or self.max_abs is None:
+            return self.reason
+        size = f"relative L2 error {self.rel_l2:.2e}, largest error {self.max_abs:.2e}"
+        if self.mismatch is None:
+            return size
+        found = self.mismatch
+        lines = [
+            f"{self.reason} ({'of the rest: ' if self.num_not_finite else ''}{size})",
+            f"{found.num_bad} of {found.num_elems} elements are wrong; first {found.first}",
+            f"worst {found.worst}",
+        ]
+        if found.pattern:
+            lines.append(f"pattern: {found.pattern}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Errors:
+    """Errors in float64, with what is equal or not finite set apart."""
+
+    expected: Reals
+    actual: Reals
+    difference: Reals
+    not_finite: NDArray[np.bool_]
+    rel_l2: float
+    max_abs: float
+    rms: float
+    row_rel: Reals | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    """What a comparison in float64 came to; `bad` are the wrong elements, None if it is right."""
+
+    errors: _Errors
+    ratio: float
+    bad: NDArray[np.bool_] | None = None
+    reason: str = ""
+
+    def finish(self, *, explain: bool) -> Comparison:
+        """The public record, with the places and the pattern where they are wanted."""
+        errors = self.errors
+        mismatch = None
+        if explain and self.bad is not None:
+            mismatch = _locate(errors, self.bad)
+        return Comparison(
+            right=self.bad is None,
+            ratio=min(self.ratio, HUGE),
+            rel_l2=errors.rel_l2,
+            max_abs=errors.max_abs,
+            rms=errors.rms,
+            worst_row_rel=None if errors.row_rel is None else float(errors.row_rel.max()),
+            num_not_finite=int(np.count_nonzero(errors.not_finite)),
+            reason=self.reason,
+            mismatch=mismatch,
+        )
+
+
+def compare(
+    expected: Array, actual: Array, *, dtype: DType, tolerance: Tolerance, explain: bool = True
+) -> Comparison:
+    """Measure `actual`, stored in `dtype`, against `expected` in float64 (or exact integers).
+
+    `explain=False` leaves `mismatch` out, for callers that only need the error.
+    """
+    if actual.shape != expected.shape:
+        reason = f"shape is {list(actual.shape)} instead of {list(expected.shape)}"
+        return Comparison(right=False, ratio=HUGE, reason=reason)
+    if actual.dtype != dtype.numpy_dtype:
+        reason = f"dtype is {actual.dtype} instead of {dtype.value}"
+        return Comparison(right=False, ratio=HUGE, reason=reason)
+    if tolerance.gate is Gate.EXACT or dtype.itemsize == _ONE_BYTE:
+        expected = _round_to(expected, dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        quick = _compare_quickly(expected, actual, tolerance)
+    if quick is not None:
+        return quick
+    return _find(expected, actual, dtype=dtype, tolerance=tolerance).finish(explain=explain)
+
+
+def _find(expected: Array, actual: Array, *, dtype: DType, tolerance: Tolerance) -> _Finding:
+    match tolerance.gate:
+        case Gate.EXACT:
+            return _compare_exact(expected, actual, dtype=dtype)
+        case Gate.CODES:
+            return _compare_codes(expected, actual, tolerance)
+        case Gate.REAL:
+            return _compare_reals(expected, actual, dtype=dtype, tolerance=tolerance)
+
+
+def _compare_exact(expected: Array, actual: Array, *, dtype: DType) -> _Finding:
+    errors = _measure(expected, actual, dtype=dtype)
+    wrong = _differs(expected, actual)
+    if not wrong.any():
+        return _Finding(errors=errors, ratio=0.0)
+    reason = "it must be equal element for element, and is not"
+    return _Finding(errors=errors, ratio=HUGE, bad=wrong, reason=reason)
+
+
+def _compare_codes(expected: Array, actual: Array, tolerance: Tolerance) -> _Finding:
+    errors = _measure(expected, actual, dtype=None)
+    steps = np.abs(errors.difference)
+    off_share = float(np.count_nonzero(steps)) / max(1, steps.size)
+    ratio = max(
+        errors.rel_l2 / tolerance.rel_l2,
+        errors.max_abs / CODE_STEPS,
+        off_share / CODE_SHARE,
+    )
+    if ratio <= 1.0:
+        return _Finding(errors=errors, ratio=ratio)
+    reason = (
+        f"codes may be {CODE_STEPS} step off on {CODE_SHARE:.1%} of the elements; "
+        f"they are up to {errors.max_abs:g} off on {off_share:.1%}"
+    )
+    return _Finding(errors=errors, ratio=ratio, bad=steps > 0, reason=reason)
+
+
+def _compare_quickly(expected: Array, actual: Array, tolerance: Tolerance) -> Comparison | None:
+    """Accept a right answer without float64; None where that must decide."""
+    match tolerance.gate:
+        case Gate.EXACT:
+            return _compare_equal(expected, actual)
+        case Gate.CODES:
+            return None
+        case Gate.REAL:
+            return _compare_in_float32(expected, actual, tolerance)
+
+
+def _compare_equal(expected: Array, actual: Array) -> Comparison | None:
+    if _differs(expected, actual).any():
+        return None
+    rows = expected.reshape(_row_shape(expected.shape)).astype(np.float32)
+    rms = float(np.sqrt(np.vecdot(rows, rows).astype(np.float64).sum() / rows.size))
+    return Comparison(
+        right=True, ratio=0.0, rel_l2=0.0, max_abs=0.0, rms=rms if np.isfinite(rms) else None
+    )
+
+
+def _compare_in_float32(expected: Array, actual: Array, tolerance: Tolerance) -> Comparison | None:
+    wanted = expected.astype(np.float32).reshape(_row_shape(expected.shape))
+    difference = np.subtract(actual.astype(np.float32, copy=False).reshape(wanted.shape), wanted)
+    row_wanted = np.vecdot(wanted, wanted).astype(np.float64)
+    row_error = np.vecdot(difference, difference).astype(np.float64)
+    square, error = float(row_wanted.sum()), float(row_error.sum())
+    # NaN and infinity fail this test too.
+    if not (_QUICK_LOW < square < _QUICK_HIGH and error < _QUICK_HIGH):
+        return None
+    rms = float(np.sqrt(square / wanted.size))
+    rel_l2 = float(np.sqrt(error / square))
+    max_abs = max(float(difference.max()), -float(difference.min()))
+    worst_row = None
+    if expected.ndim >= _MATRIX_RANK:
+        worst_row = float(_row_relative(np.sqrt(row_error), np.sqrt(row_wanted)).max())
+    ratio = _ratio(rel_l2, max_abs / rms, worst_row, tolerance)
+    if ratio > _QUICK_RATIO:
+        return None
+    return Comparison(
+        right=True, ratio=ratio, rel_l2=rel_l2, max_abs=max_abs, rms=rms, worst_row_rel=worst_row
+    )
+
+
+def _compare_reals(
+    expected: Array, actual: Array, *, dtype: DType, tolerance: Tolerance
+) -> _Finding:
+    errors = _measure(expected, actual, dtype=dtype)
+    rms = max(errors.rms, TINY)
+    worst_row = None if errors.row_rel is None else float(errors.row_rel.max())
+    ratio = _ratio(errors.rel_l2, errors.max_abs / rms, worst_row, tolerance)
+    if errors.not_finite.any():
+        count = int(np.count_nonzero(errors.not_finite))
+        reason = f"{count} elements are not what a finite reference expects (NaN or infinite)"
+        return _Finding(errors=errors, ratio=HUGE, bad=errors.not_finite, reason=reason)
+    if ratio <= 1.0:
+        return _Finding(errors=errors, ratio=ratio)
+    size = np.abs(errors.difference)
+    if errors.rel_l2 > tolerance.rel_l2:
+        bad = size > tolerance.rel_l2 * rms
+        reason = f"relative L2 error is {errors.rel_l2:.2e}, but the limit is {tolerance.rel_l2:g}"
+    elif errors.max_abs > tolerance.max_abs * rms:
+        bad = size > tolerance.max_abs * rms
+        reason = (
+            f"largest error is {errors.max_abs / rms:.2e} of the root mean square, "
+            f"but the limit is {tolerance.max_abs:g}"
+        )
+    else:
+        limit = ROW_FACTOR * tolerance.rel_l2
+        bad = _bad_in_rows(errors, limit)
+        reason = f"a row's relative L2 error is {worst_row:.2e}, but the limit is {limit:g}"
+    return _Finding(errors=errors, ratio=ratio, bad=bad, reason=reason)
+
+
+def _measure(expected: Array, actual: Array, *, dtype: DType | None) -> _Errors:
+    """All errors in float64. `dtype` None means integers, where nothing can overflow."""
+    wanted = np.atleast_1d(expected.astype(np.float64))
+    got = np.atleast_1d(actual.astype(np.float64))
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = got - wanted
+    if np.isfinite(difference).all():
+        not_finite = np.zeros(difference.shape, dtype=np.bool_)
+    else:
+        rounded = wanted if dtype is None else _round_to(wanted, dtype).astype(np.float64)
+        unusual = ~(np.isfinite(got) & np.isfinite(wanted))
+        not_finite = unusual & _differs(rounded, got)
+        difference[unusual] = 0.0
+        wanted = np.where(unusual, 0.0, wanted)
+    rows = difference.reshape(_row_shape(difference.shape))
+    row_error = np.sqrt(np.vecdot(rows, rows))
+    flat = wanted.reshape(rows.shape)
+    row_wanted = np.sqrt(np.vecdot(flat, flat))
+    norm = float(np.sqrt(np.vecdot(row_wanted, row_wanted)))
+    error = float(np.sqrt(np.vecdot(row_error, row_error)))
+    return _Errors(
+        expected=np.atleast_1d(expected.astype(np.float64)),
+        actual=got,
+        difference=difference,
+        not_finite=not_finite,
+        rel_l2=error / max(norm, TINY),
+        max_abs=float(np.abs(difference).max()),
+        rms=norm / float(np.sqrt(wanted.size)),
+        row_rel=_row_relative(row_error, row_wanted) if expected.ndim >= _MATRIX_RANK else None,
+    )
+
+
+def _locate(errors: _Errors, bad: NDArray[np.bool_]) -> Mismatch:
+    size = np.abs(errors.difference)
+    size[errors.not_finite] = np.inf
+    shape = errors.expected.shape
+    worst_row = None
+    if errors.row_rel is not None:
+        lead = np.unravel_index(int(errors.row_rel.argmax()), shape[:-1])
+        worst_row = tuple(int(i) for i in lead)
+    return Mismatch(
+        first=_element(errors, int(bad.argmax())),
+        worst=_element(errors, int(size.argmax())),
+        num_bad=int(np.count_nonzero(bad)),
+        num_elems=bad.size,
+        worst_row=worst_row,
+        pattern=guess_pattern(errors.expected, errors.actual, bad.reshape(shape)),
+    )
+
+
+def _element(errors: _Errors, flat_index: int) -> Element:
+    index = np.unravel_index(flat_index, errors.expected.shape)
+    return Element(
+        index=tuple(int(i) for i in index),
+        got=_number(errors.actual[index]),
+        expected=_number(errors.expected[index]),
+    )
+
+
+def _ratio(rel_l2: float, max_share: float, worst_row: float | None, tolerance: Tolerance) -> float:
+    row = 0.0 if worst_row is None else worst_row / (ROW_FACTOR * tolerance.rel_l2)
+    return max(rel_l2 / tolerance.rel_l2, max_share / tolerance.max_abs, row)
+
+
+def _row_relative(row_error: Reals, row_wanted: Reals) -> Reals:
+    """Each row's error over its norm, the norm being at least a share of the median row's."""
+    floor = ROW_FLOOR * float(np.median(row_wanted))
+    if floor <= TINY:
+        # Most rows are zero: measure them against the average row instead.
+        floor = ROW_FLOOR * float(np.sqrt(np.mean(np.square(row_wanted))))
+    relative: Reals = row_error / np.maximum(row_wanted, max(floor, TINY))
+    return relative
+
+
+def _bad_in_rows(errors: _Errors, limit: float) -> NDArray[np.bool_]:
+    """In rows over the limit, the elements with at least that row's average error."""
+    assert errors.row_rel is not None
+    rows = errors.difference.reshape(_row_shape(errors.difference.shape))
+    average = np.sqrt(np.mean(np.square(rows), axis=1, keepdims=True))
+    bad = (np.abs(rows) >= average * (1 - 1e-9)) & (errors.row_rel.reshape(-1, 1) > limit)
+    bad_elements: NDArray[np.bool_] = bad.reshape(errors.difference.shape)
+    return bad_elements
+
+
+def _row_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows are the last axis; a vector is one row."""
+    free = shape[-1] if shape else 1
+    partitions = 1
+    for size in shape[:-1]:
+        partitions *= size
+    return partitions, free
+
+
+def _round_to(expected: Array, dtype: DType) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return expected.astype(dtype.numpy_dtype)
+
+
+def _differs(expected: Array, actual: Array) -> NDArray[np.bool_]:
+    """Elementwise: equal values are equal, and NaN is equal to NaN."""
+    wrong: NDArray[np.bool_] = np.atleast_1d(expected != actual)
+    if wrong.any() and expected.dtype.kind not in "iub":
+        both_nan = np.isnan(expected.astype(np.float64)) & np.isnan(actual.astype(np.float64))
+        wrong &= ~both_nan
+    return wrong
+
+
+def _number(value: np.float64) -> float | str:
+    number = float(value)
+    return number if np.isfinite(number) else str(number)
+
+
+def _show(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value + 0.0:.6g}"

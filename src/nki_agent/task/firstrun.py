@@ -1,0 +1,113 @@
+"""What a reference's first runs show: its outputs, whether it repeats, what it overwrites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nki_agent.base.errors import TaskError
+from nki_agent.task.binding import Call
+from nki_agent.task.loading import Loading
+from nki_agent.task.record import Record
+from nki_agent.task.reference import Precision, Reference, Results
+from nki_agent.task.task import Output, TensorArgument, TensorKind
+from nki_agent.task.values import find_format, to_stored
+
+Array = NDArray[Any]
+
+
+def list_outputs(loading: Loading, results: Results) -> tuple[Output, ...]:
+    """The outputs in order.
+
+    Raises:
+        TaskError: one is empty, has a dtype that the chip lacks, or is not finite.
+    """
+    outputs = []
+    for name, array in results.outputs.items():
+        found = find_format(array, what=f"the reference's `{name}`", is_torch=False, wanted=None)
+        if found.note:
+            loading.notes.append(found.note)
+        _require_finite(loading, array, name=name)
+        outputs.append(Output(name=name, shape=found.shape, dtype=found.dtype))
+    return tuple(outputs)
+
+
+def _require_finite(loading: Loading, array: Array, *, name: str) -> None:
+    if array.dtype.kind in "iub":
+        return
+    finite = np.isfinite(array.astype(np.float32, copy=False))
+    if not finite.all():
+        raise TaskError(
+            f"{loading.user.path.name}: `{name}` of the reference has "
+            f"{np.count_nonzero(~finite)} values that are NaN or infinite",
+            hint="let the inputs function draw values for which every output is finite",
+        )
+
+
+def check_repeats(
+    loading: Loading, reference: Reference, inputs: Mapping[str, Array], first: Results
+) -> None:
+    """Run again and compare bytes.
+
+    Raises:
+        TaskError: two runs on the same inputs differ.
+    """
+    second = reference.run(inputs, precision=Precision.OWN)
+    for name, array in first.outputs.items():
+        again = second.outputs.get(name)
+        if again is None or again.tobytes() != array.tobytes():
+            raise TaskError(
+                f"{loading.user.path.name}: two runs of the reference on the same inputs give "
+                f"different values of `{name}`",
+                hint="take random values (a dropout mask, say) as an input, and draw none inside",
+            )
+
+
+def check_updates(
+    loading: Loading, call: Call, inputs: Mapping[str, Array], first: Results
+) -> None:
+    """Compare the inputs before and after a run with what the file says.
+
+    Raises:
+        TaskError: an input that it declares as updated stays the same.
+    """
+    for binding in call.bindings():
+        argument = binding.argument
+        after = to_stored(first.inputs[argument.name], argument.dtype)
+        is_changed = after.tobytes() != inputs[argument.name].tobytes()
+        if argument.is_updated and not is_changed:
+            raise TaskError(
+                f"{loading.user.path.name}: UPDATES names `{argument.original}`, which the "
+                "reference leaves unchanged",
+                hint="update it in place, as in `x.copy_(y)` or `x[...] = y`",
+            )
+        if is_changed and not argument.is_updated:
+            loading.notes.append(
+                f"the reference overwrites `{argument.original}`: a kernel must leave it as it is, "
+                f'or the file must say UPDATES = ("{argument.original}",)'
+            )
+
+
+def find_unread(record: Record, tensors: tuple[TensorArgument, ...]) -> frozenset[str]:
+    """Names of the arguments that the reference never reads, as far as reads were followed."""
+    if record.touched is None:
+        return frozenset()
+    seen = {*record.touched, *record.written}
+    return frozenset(t.name for t in tensors if t.name not in seen)
+
+
+def note_record(loading: Loading, record: Record, tensors: tuple[TensorArgument, ...]) -> None:
+    """Note what the record shows: unread arguments, and tensors that no kernel is given."""
+    unread = find_unread(record, tensors)
+    for tensor in tensors:
+        if tensor.name in unread:
+            place = "input" if tensor.kind is TensorKind.INPUT else "weight"
+            loading.notes.append(f"the {place} `{tensor.original}` is never read")
+    for shape in record.hidden_shapes:
+        loading.notes.append(
+            f"the reference reads a tensor of shape {list(shape)} that is neither an input nor a "
+            "weight: no kernel is given it; make it an input, a parameter or a buffer"
+        )

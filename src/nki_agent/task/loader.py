@@ -1,0 +1,130 @@
+"""Loads a task from a Python file: finds the reference, runs it, and settles how it is judged.
+
+A task file is the user's own code and runs in this process. form.py states the rule by which its
+parts are found. Loading runs the reference a few times: it must be deterministic and finite, and
+must not depend on anything but its arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from nki_agent.base.hashes import hash_text
+from nki_agent.base.seeds import seed_for
+from nki_agent.task.arguments import (
+    FIRST,
+    SECOND,
+    Parts,
+    make_numpy_parts,
+    make_torch_parts,
+)
+from nki_agent.task.calibration import Calibration, calibrate
+from nki_agent.task.choice import choose_tolerance
+from nki_agent.task.firstrun import (
+    check_repeats,
+    check_updates,
+    find_unread,
+    list_outputs,
+    note_record,
+)
+from nki_agent.task.form import find_form
+from nki_agent.task.loading import Loading
+from nki_agent.task.record import Record
+from nki_agent.task.reference import Results
+from nki_agent.task.sampler import UserSampler, index_values
+from nki_agent.task.task import (
+    FORMAT_VERSION,
+    GIVEN,
+    ShapeSet,
+    Task,
+    TensorArgument,
+    Work,
+)
+from nki_agent.task.userfile import read_user_file
+from nki_agent.task.values import has_torch_type
+from nki_agent.task.work import make_work
+
+
+def load_task(path: Path, *, name: str | None = None) -> Task:
+    """Load the task that a Python file states. `name` replaces the id made from the file's name.
+
+    Raises:
+        TaskError: the file cannot be used; the message says what was found and what to do.
+    """
+    user = read_user_file(path)
+    form = find_form(user)
+    seed = seed_for(0, hash_text(user.source))
+    samples = [
+        index_values(form.inputs(seed_for(seed, "inputs", number))) for number in (FIRST, SECOND)
+    ]
+    loading = Loading(
+        form=form,
+        seed=seed,
+        is_torch=form.is_module
+        or any(has_torch_type(value, "Tensor") for value in samples[FIRST].values()),
+        by_name=any(isinstance(key, str) for key in samples[FIRST]),
+    )
+    make_parts = make_torch_parts if loading.is_torch else make_numpy_parts
+    return _assemble(loading, make_parts(loading, samples), task_id=name or _make_id(path))
+
+
+def _make_id(path: Path) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "task"
+
+
+def _assemble(loading: Loading, parts: Parts, *, task_id: str) -> Task:
+    form, user = loading.form, loading.user
+    inputs = {source.name: source.given for source in parts.sources}
+    results, record = parts.reference.record(inputs)
+    check_repeats(loading, parts.reference, inputs, results)
+    check_updates(loading, parts.call, inputs, results)
+    parts = parts.without(find_unread(record, _tensors(parts)) & parts.unsaved)
+    note_record(loading, record, _tensors(parts))
+    sampler = UserSampler(function=form.inputs, sources=parts.sources)
+    shapes = _make_shapes(loading, parts, results, record=record, sampler=sampler)
+    settled = calibrate(
+        Calibration(
+            shapes=shapes,
+            sampler=sampler,
+            tolerance=form.settings.tolerance or choose_tolerance(shapes, record),
+            is_fixed=form.settings.tolerance is not None,
+            seed=seed_for(loading.seed, "calibration"),
+            notes=loading.notes,
+            has_matmul=record.has_matmul,
+            unread=find_unread(record, _tensors(parts)),
+        )
+    )
+    return Task(
+        id=task_id,
+        source=user.source,
+        path=user.path,
+        hash=user.hash(format_version=FORMAT_VERSION),
+        form=loading.kind,
+        entry=form.name,
+        tolerance=settled.tolerance,
+        dev=settled.shapes,
+        perf=settled.shapes,
+        notes=tuple(dict.fromkeys(settled.notes)),
+    )
+
+
+def _make_shapes(
+    loading: Loading, parts: Parts, results: Results, *, record: Record, sampler: UserSampler
+) -> ShapeSet:
+    shapes = ShapeSet(
+        name=GIVEN,
+        arguments=parts.arguments,
+        outputs=list_outputs(loading, results),
+        work=Work(min_hbm_bytes=0),
+        scales={},
+        reference=parts.reference,
+        sampler=sampler,
+    )
+    work = make_work(record, tensors=shapes.tensors, outputs=shapes.outputs)
+    return replace(shapes, work=work)
+
+
+def _tensors(parts: Parts) -> tuple[TensorArgument, ...]:
+    return tuple(a for a in parts.arguments if isinstance(a, TensorArgument))

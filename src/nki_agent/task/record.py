@@ -1,0 +1,51 @@
+"""What one run of a reference did, as far as bounds and tolerances need it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nki_agent.isa.dtype import DType
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """Filled while the reference runs once. Counts of elements are by argument name."""
+
+    ops: set[str] = field(default_factory=set)
+    matmul_flops: dict[DType, int] = field(default_factory=dict)
+    depth: int = 1
+    """The longest sum in one operation."""
+    touched: dict[str, int] | None = None
+    """Elements read of each argument; None where reads could not be followed."""
+    written: dict[str, int] = field(default_factory=dict)
+    computed: dict[str, int] = field(default_factory=dict)
+    """Elements that arithmetic outside a matmul reads of each argument."""
+    only_moves: bool = False
+    """Nothing was computed: views, copies, gathers and selections by position."""
+    is_exact: bool = False
+    """Every value of the outputs is one of the inputs' or an integer: nothing was rounded."""
+    quantises: bool = False
+    """Reals were cast to 8-bit floats on the way."""
+    hidden_shapes: list[tuple[int, ...]] = field(default_factory=list)
+    """Tensors that were read, but are neither arguments nor made by the reference."""
+
+    def add_matmul(self, dtype: DType, *, flops: int, depth: int) -> None:
+        """Count one matmul or convolution."""
+        self.matmul_flops[dtype] = self.matmul_flops.get(dtype, 0) + flops
+        self.depth = max(self.depth, depth)
+
+    @property
+    def has_matmul(self) -> bool:
+        """Whether any matmul or convolution ran."""
+        return bool(self.matmul_flops)
+
+
+def count(counts: dict[str, int], name: str, elems: int) -> None:
+    """Add elements to one argument's count."""
+    counts[name] = counts.get(name, 0) + elems
+
+
+def capped(counts: Mapping[str, int], name: str, limit: int) -> int:
+    """An argument's count, at most its size: reading twice still needs one transfer."""
+    return min(counts.get(name, 0), limit)

@@ -1,0 +1,162 @@
+"""Draws the tensor arguments of a user's task from a seed.
+
+Law: every array comes from the trial's seed and the argument's name alone. Values of the user's
+inputs function are moved to another scale and mean; arrays that the function gives alike under two
+seeds, and all weights, are drawn by the recipe of their kind, so that no value of the task file can
+be known to a kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nki_agent.base.errors import TaskError
+from nki_agent.base.seeds import rng_for
+from nki_agent.isa.dtype import DType
+from nki_agent.task.family import FamilyScale
+from nki_agent.task.inputs import InputsFunction
+from nki_agent.task.recipe import (
+    MEAN_SHARE,
+    Profile,
+    Recipe,
+    Strength,
+    Variation,
+    draw,
+    draw_strength,
+    vary,
+)
+from nki_agent.task.task import TensorKind
+from nki_agent.task.values import to_array, to_stored
+
+Array = NDArray[Any]
+Key = str | int
+"""A name or a position among the values of an inputs function."""
+
+
+class Origin(StrEnum):
+    """Where a trial takes an argument's values from."""
+
+    FUNCTION = "function"  # the user's inputs function, then varied
+    DRAWN = "drawn"  # our own draw by recipe
+    GIVEN = "given"  # as in the file: other values break the reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """How one argument's values are made."""
+
+    name: str
+    key: Key
+    kind: TensorKind
+    dtype: DType
+    profile: Profile
+    origin: Origin
+    given: Array
+    """The sample seen while loading, in its stored shape; draws look at shape, dtype and order."""
+    is_shiftable: bool = False
+    """Whether the reference ignores an offset on this input, or passes it through."""
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether a redraw may break what the reference expects of the values."""
+        return self.profile.recipe in {
+            Recipe.LEVELS,
+            Recipe.RANGE,
+            Recipe.UNIQUE,
+            Recipe.SORTED,
+            Recipe.SIMPLEX,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSampler:
+    """The sampler of a task that came from a user's file."""
+
+    function: InputsFunction
+    sources: tuple[Source, ...]
+    variation: Variation = Variation.FULL
+
+    def draw(
+        self, seed: int, scale: FamilyScale, *, factor: float | None = None
+    ) -> dict[str, Array]:
+        """Arrays by name. `factor` replaces the drawn scale of each array, to try the extremes.
+
+        The mean then moves as far as it can to the same side.
+        """
+        values: Mapping[Key, Any] = {}
+        if any(source.origin is Origin.FUNCTION for source in self.sources):
+            values = index_values(self.function(seed))
+        return {
+            source.name: self._draw_one(source, values, seed, scale=scale, factor=factor)
+            for source in self.sources
+        }
+
+    def _draw_one(
+        self,
+        source: Source,
+        values: Mapping[Key, Any],
+        seed: int,
+        *,
+        scale: FamilyScale,
+        factor: float | None,
+    ) -> Array:
+        if source.origin is Origin.GIVEN:
+            return source.given.copy()
+        rng = rng_for(seed, source.name)
+        strength = draw_strength(rng)
+        if factor is not None:
+            strength = Strength(factor=factor, shift=math.copysign(MEAN_SHARE, factor - 1.0))
+        if source.origin is Origin.DRAWN:
+            array = draw(source.profile, source.given, rng, strength=strength)
+        else:
+            array = self._take(source, values)
+            array = vary(array, source.profile, variation=self.variation, strength=strength)
+        if source.kind is TensorKind.INPUT:
+            array = _scale(array, source, scale)
+        return to_stored(array, source.dtype)
+
+    def _take(self, source: Source, values: Mapping[Key, Any]) -> Array:
+        array = to_array(values[source.key])
+        array = array.reshape(1) if array.ndim == 0 else array
+        if array.shape != source.given.shape:
+            raise TaskError(
+                f"{self.function.user.path.name}: `{source.name}` has the shape "
+                f"{list(array.shape)} in one call of the inputs function and "
+                f"{list(source.given.shape)} in another",
+                hint="shapes must not depend on chance",
+            )
+        return array
+
+    def with_sources(self, sources: tuple[Source, ...]) -> UserSampler:
+        """The same sampler with other sources."""
+        return replace(self, sources=sources)
+
+
+def index_values(values: Mapping[str, Any] | tuple[Any, ...]) -> dict[Key, Any]:
+    """The values of an inputs function by their key."""
+    items = values.items() if isinstance(values, Mapping) else enumerate(values)
+    return {key: value for key, value in items}  # noqa: C416 - dict() would not widen the key's type
+
+
+def _scale(array: Array, source: Source, scale: FamilyScale) -> Array:
+    is_lone = source.profile.recipe is Recipe.CONSTANT and array.size == 1
+    # 8-bit floats would be lost in a scale: they are codes.
+    is_code = source.dtype.itemsize == 1
+    if not source.profile.is_real or is_lone or is_code or not source.dtype.is_float:
+        return array
+    # Narrow values around a wide offset would be lost to rounding, in any kernel.
+    offset = scale.offset * min(1.0, source.profile.std) if source.is_shiftable else 0.0
+    if scale.factor == 1.0 and offset == 0.0:
+        return array
+    reals = array.astype(np.float32, copy=False)
+    reals *= np.float32(scale.factor)
+    if offset:
+        reals += np.float32(offset)
+    return reals

@@ -1,0 +1,197 @@
+"""A PyTorch module or function as a reference. Needs PyTorch.
+
+In a wider precision the same code runs on wider tensors, and what it asks for in a narrower real
+dtype (`.float()`, `dtype=torch.float32`) is widened too; it still sees its own dtype when it asks a
+tensor for it, so that branches and epsilons stay the same. 8-bit floats stay: they quantise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as nnf
+from numpy.typing import NDArray
+from torch.overrides import TorchFunctionMode
+
+from nki_agent.base.errors import TaskError
+from nki_agent.isa.dtype import DType
+from nki_agent.task.binding import Binding, Call
+from nki_agent.task.record import Record
+from nki_agent.task.reference import Precision, Results
+from nki_agent.task.task import TensorArgument
+from nki_agent.task.tensors import find_torch_dtype, to_array, to_tensor, to_wide
+from nki_agent.task.torch_record import TorchRecorder
+
+Array = NDArray[Any]
+
+_REALS = frozenset({torch.float32, torch.bfloat16, torch.float16})
+_CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
+_DTYPE_OF = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
+_RMS_NORMS = (nnf.rms_norm, torch.rms_norm)
+_RMS_EPS_INDEX = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """A parameter or buffer: the argument, and the tensor in the module that takes its values."""
+
+    argument: TensorArgument
+    tensor: torch.Tensor
+    native_shape: tuple[int, ...]
+    is_saved: bool = True
+    """Whether it is in the `state_dict`; others may be left out of the arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchReference:
+    """Runs `entry`: a module in eval mode, or a function."""
+
+    entry: Callable[..., object]
+    call: Call
+    weights: tuple[Weight, ...] = ()
+    own_dtype: torch.dtype = field(default=torch.float32)
+    """What the reference sees as the dtype of its reals."""
+
+    def run(self, inputs: Mapping[str, Array], *, precision: Precision) -> Results:
+        """Run on copies of the inputs, on one thread, without gradients."""
+        values = self._load(inputs, precision)
+        with _settled(), _precise(precision, self.own_dtype):
+            outputs = self.call.run(self.entry, values)
+        kept = (b.argument.name for b in self.call.bindings() if b.argument.is_updated)
+        return _results(outputs, {name: values[name] for name in kept})
+
+    def record(self, inputs: Mapping[str, Array]) -> tuple[Results, Record]:
+        """Run in its own precision and follow each operation, where PyTorch lets it be followed."""
+        try:
+            return self._follow(inputs)
+        except TaskError:
+            # Some operations refuse to be followed; a plain run tells that from the file's fault.
+            values = self._load(inputs, Precision.OWN)
+            with _settled():
+                outputs = self.call.run(self.entry, values)
+            return _results(outputs, values), Record()
+
+    def _follow(self, inputs: Mapping[str, Array]) -> tuple[Results, Record]:
+        values = self._load(inputs, Precision.OWN)
+        named = values | {w.argument.name: w.tensor for w in self.weights}
+        recorder = TorchRecorder(named)
+        with _settled(), recorder:
+            outputs = self.call.run(self.entry, values)
+        tensors = {n: t for n, t in outputs.items() if isinstance(t, torch.Tensor)}
+        return _results(outputs, values), recorder.finish(tensors)
+
+    def _load(self, inputs: Mapping[str, Array], precision: Precision) -> dict[str, torch.Tensor]:
+        for weight in self.weights:
+            if not weight.is_saved and weight.argument.name not in inputs:
+                continue
+            array = inputs[weight.argument.name].reshape(weight.native_shape)
+            weight.tensor.data = _native(
+                array, weight.tensor.dtype, weight.argument.dtype, precision
+            )
+        return {b.argument.name: _bound(inputs, b, precision) for b in self.call.bindings()}
+
+
+def own_dtype_of(dtype: DType | None) -> torch.dtype:
+    """What the reference sees as its real dtype; float32 where PyTorch has no such format."""
+    found = None if dtype is None else find_torch_dtype(dtype.value)
+    return found or torch.float32
+
+
+def _bound(inputs: Mapping[str, Array], binding: Binding, precision: Precision) -> torch.Tensor:
+    array = inputs[binding.argument.name].reshape(binding.native_shape)
+    native = find_torch_dtype(binding.native_dtype) or torch.float32
+    return _native(array, native, binding.argument.dtype, precision)
+
+
+def _native(array: Array, native: torch.dtype, stored: DType, precision: Precision) -> torch.Tensor:
+    if not stored.is_float:
+        return to_tensor(array).to(native)
+    match precision:
+        case Precision.OWN:
+            return to_tensor(array)
+        case Precision.SINGLE:
+            return to_wide(array, np.float32)
+        case Precision.DOUBLE:
+            return to_wide(array, np.float64)
+
+
+def _results(outputs: Mapping[str, Any], values: Mapping[str, torch.Tensor]) -> Results:
+    return Results(
+        outputs={n: _as_array(v) for n, v in outputs.items()},
+        inputs={n: to_array(v) for n, v in values.items()},
+    )
+
+
+def _as_array(value: Any) -> Array:
+    return to_array(value) if isinstance(value, torch.Tensor) else np.array(value)
+
+
+@contextlib.contextmanager
+def _settled() -> Iterator[None]:
+    """No gradients, one thread, and no fused transformer paths that hide their matmuls."""
+    threads = torch.get_num_threads()
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    torch.set_num_threads(1)
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+@contextlib.contextmanager
+def _precise(precision: Precision, own: torch.dtype) -> Iterator[None]:
+    if precision is Precision.OWN:
+        yield
+        return
+    wide = torch.float64 if precision is Precision.DOUBLE else torch.float32
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(wide)
+    try:
+        with _Widening(own, wide=wide):
+            yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+class _Widening(TorchFunctionMode):
+    """Turns every real dtype that the code asks for into a wide one."""
+
+    def __init__(self, own: torch.dtype, *, wide: torch.dtype) -> None:
+        super().__init__()
+        self._own = own
+        self._wide = wide
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func == _DTYPE_OF:
+            found = func(*args, **kwargs)
+            return self._own if found is self._wide else found
+        if func in _CASTS:
+            return args[0].to(self._wide)
+        args = tuple(self._widen(value) for value in args)
+        kwargs = {name: self._widen(value) for name, value in kwargs.items()}
+        if (
+            func in _RMS_NORMS
+            and kwargs.get("eps") is None
+            and args[_RMS_EPS_INDEX:] in {(), (None,)}
+        ):
+            # PyTorch takes float32's for every narrower type, and would take float64's here.
+            args = args[:_RMS_EPS_INDEX]
+            kwargs["eps"] = torch.finfo(torch.float32).eps
+        return func(*args, **kwargs)
+
+    def _widen(self, value: Any) -> Any:
+        if isinstance(value, torch.dtype):
+            return self._wide if value in _REALS else value
+        if type(value) is torch.Tensor and value.dtype in _REALS:
+            # A constant of the file that is neither an input nor a weight.
+            return value.to(self._wide)
+        return value

@@ -1,0 +1,130 @@
+"""Reads and runs a task file: the user's own code, in this process.
+
+Law: the file sees its folder on `sys.path` only while its code runs, modules beside it are kept
+apart from those of other task files, and what it prints goes to stderr. Errors name the line of the
+user's file, never one of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from nki_agent.base.errors import TaskError
+from nki_agent.base.hashes import hash_files, hash_text, short_hash
+
+INSTALL_TORCH = "install PyTorch: `pip install 'nki-agent[torch]'`"
+
+
+@dataclass(slots=True, kw_only=True)
+class UserFile:
+    """A task file that has been run once, and the modules beside it that it imported."""
+
+    path: Path
+    source: str
+    module: ModuleType
+    siblings: dict[str, ModuleType] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def running(self, doing: str) -> Iterator[None]:
+        """Run user code: imports from its folder work, and what it raises becomes a TaskError."""
+        folder = str(self.path.parent)
+        before = set(sys.modules)
+        sys.path.insert(0, folder)
+        sys.modules.update(self.siblings)
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                yield
+        except TaskError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise fault_of(error, self.path, doing) from error
+        finally:
+            if folder in sys.path:
+                sys.path.remove(folder)
+            self._keep_siblings(before)
+
+    def _keep_siblings(self, before: set[str]) -> None:
+        """Take modules of the task's folder out of `sys.modules`, until the next run."""
+        new = set(sys.modules) - before
+        packages = {name.partition(".")[0] for name in before} if new else set()
+        for name in new:
+            top = name.partition(".")[0]
+            if top not in packages and self._is_beside(top):
+                self.siblings[name] = sys.modules.pop(name)
+
+    def _is_beside(self, name: str) -> bool:
+        folder = self.path.parent
+        return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
+
+    def hash(self, *, format_version: int) -> str:
+        """The hash of the file, the modules beside it that it imported, and the format."""
+        files = {"format": str(format_version), "source": self.source}
+        for name, module in self.siblings.items():
+            if module.__file__ is not None:
+                files[f"import {name}"] = (
+                    Path(module.__file__).read_bytes().decode("utf-8", "replace")
+                )
+        return hash_files(files)
+
+
+def read_user_file(path: Path) -> UserFile:
+    """Read, compile and run a task file.
+
+    Raises:
+        TaskError: it cannot be read, is not Python, or raises while it is run.
+    """
+    source = _read_source(path)
+    full = path.resolve()
+    try:
+        code = compile(source, str(full), "exec")
+    except SyntaxError as error:
+        line = f":{error.lineno}" if error.lineno else ""
+        raise TaskError(
+            f"{path.name}{line}: not Python: {error.msg}", hint="a task file is a Python module"
+        ) from error
+    except ValueError as error:
+        raise TaskError(f"{path.name}: not Python: {error}") from error
+    name = f"nki_agent_task_{short_hash(hash_text(f'{full}:{source}'))}"
+    module = ModuleType(name)
+    module.__file__ = str(full)
+    module.__spec__ = importlib.util.spec_from_file_location(name, full)
+    sys.modules[name] = module
+    user = UserFile(path=full, source=source, module=module)
+    with user.running("loading the file"):
+        exec(code, module.__dict__)
+    return user
+
+
+def _read_source(path: Path) -> str:
+    if path.is_dir():
+        raise TaskError(f"{path.name} is a folder", hint="give a Python file")
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise TaskError(f"no file {path.name} in {path.parent}") from error
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path.name} is not text in UTF-8") from error
+    except OSError as error:
+        raise TaskError(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+def fault_of(error: BaseException, path: Path, doing: str) -> TaskError:
+    """The error of user code as one message with the line of the user's file where it passed."""
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(path)
+    ]
+    place = f"{path.name}:{lines[-1]}" if lines else path.name
+    text = " ".join(str(error).split()) or "no message"
+    hint = ""
+    if isinstance(error, ModuleNotFoundError):
+        hint = INSTALL_TORCH if error.name == "torch" else f"install `{error.name}`"
+    return TaskError(f"{place}: {doing} raised {type(error).__name__}: {text}", hint=hint)

@@ -1,0 +1,222 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from nki_agent.task.comparison import Comparison
+from nki_agent.task.family import Family, FamilyScale
+from nki_agent.task.task import Task
+from nki_agent.task.tolerance import ToleranceClass
+from nki_agent.task.trial import compare_outputs, expected, make_trials
+from tests.task.conftest import Load
+
+SOFTMAX = """
+def reference(x):
+    return torch.softmax(x, -1)
+
+def inputs():
+    return [torch.randn(40, 96)]
+"""
+RMSNORM = """
+def reference(x):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+def inputs():
+    return [torch.randn(40, 96)]
+"""
+ATTENTION = """
+DTYPE = "{dtype}"
+
+def reference(q, k, v):
+    return torch.softmax(q @ k.T * q.shape[-1] ** -0.5, -1) @ v
+
+def inputs():
+    return [torch.randn(64, 32), torch.randn(48, 32), torch.randn(48, 32)]
+"""
+Arrays = dict[str, NDArray[Any]]
+
+
+def one(source: str, *, dtype: str = "torch.float32") -> str:
+    return f"""
+def reference(x):
+    return {source}
+
+def inputs():
+    return [torch.randn(40, 96).to({dtype})]
+"""
+
+
+def judge(task: Task, family: Family, output: Any) -> Comparison:
+    """Judge what a function of the float32 inputs gives in one trial of the family."""
+    trial = next(t for t in make_trials(task, 3) if t.family is family)
+    inputs = trial.inputs(task)
+    wanted = expected(task, inputs)
+    floats = {name: array.astype(np.float32) for name, array in inputs.items()}
+    with np.errstate(all="ignore"):
+        got = output(**floats).astype(task.outputs[0].dtype.numpy_dtype)
+    return compare_outputs(task, trial, wanted, {"output": got})["output"]
+
+
+def softmax_without_maximum(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    exponents = np.exp(x)
+    return np.asarray(exponents / exponents.sum(-1, keepdims=True))
+
+
+def softmax(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return softmax_without_maximum(x - x.max(-1, keepdims=True))
+
+
+def test_softmax_without_row_maximum_is_wrong_only_on_big_values(load_torch: Load) -> None:
+    task = load_torch(SOFTMAX)
+    assert task.dev.scales[Family.BIG] == FamilyScale(factor=16, offset=60)
+    assert judge(task, Family.STANDARD, softmax_without_maximum).right
+    assert not judge(task, Family.BIG, softmax_without_maximum).right
+    assert judge(task, Family.BIG, softmax).right
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_attention_without_row_maximum_is_wrong_on_big_values(load_torch: Load, dtype: str) -> None:
+    task = load_torch(ATTENTION.format(dtype=dtype))
+    scale = 32**-0.5
+    with_maximum = judge(task, Family.BIG, lambda q, k, v: softmax(q @ k.T * scale) @ v)
+    without = judge(task, Family.BIG, lambda q, k, v: softmax_without_maximum(q @ k.T * scale) @ v)
+    assert with_maximum.right
+    assert not without.right
+
+
+def test_missing_epsilon_is_wrong_only_on_tiny_values(load_torch: Load) -> None:
+    task = load_torch(RMSNORM)
+
+    def without_epsilon(x: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.asarray(x / np.sqrt(np.square(x).mean(-1, keepdims=True)))
+
+    assert judge(task, Family.STANDARD, without_epsilon).right
+    assert not judge(task, Family.TINY, without_epsilon).right
+
+
+@pytest.mark.parametrize(
+    ("source", "offset"),
+    [
+        ("functional.layer_norm(x, (96,))", 60.0),
+        ("torch.logsumexp(x, -1)", 60.0),
+        ("x.mean(-1)", 60.0),
+        ("torch.tanh(x)", 0.0),
+        ("x @ x.T", 0.0),
+    ],
+)
+def test_offset_goes_to_inputs_whose_shift_is_ignored_or_passed(
+    load_torch: Load, source: str, offset: float
+) -> None:
+    assert load_torch(one(source)).dev.scales[Family.BIG].offset == offset
+
+
+@pytest.mark.parametrize(
+    ("source", "dtype", "name"),
+    [
+        ("x.T", "torch.float32", ToleranceClass.EX),
+        ("torch.relu(x)", "torch.bfloat16", ToleranceClass.EX),
+        ("x.topk(4)[0]", "torch.float32", ToleranceClass.EX),
+        ("x * 2.5", "torch.float32", ToleranceClass.F2),
+        ("x @ x.T", "torch.bfloat16", ToleranceClass.B2),
+        ("x * 2.5", "torch.float16", ToleranceClass.B1),
+        ("(x * 2.5, x.float() * 2.5)", "torch.bfloat16", ToleranceClass.BM),
+        ("(x * 9).round().to(torch.int8)", "torch.float32", ToleranceClass.Q1),
+        ("(x * 9).to(torch.float8_e4m3fn)", "torch.float32", ToleranceClass.Q2),
+        ("(x * 9).to(torch.float8_e4m3fn).float() / 9", "torch.float32", ToleranceClass.Q2),
+        ("x.reshape(-1).repeat(16).abs().sum()", "torch.float32", ToleranceClass.F3),
+    ],
+)
+def test_class_follows_dtype_and_operations(
+    load_torch: Load, source: str, dtype: str, name: ToleranceClass
+) -> None:
+    assert load_torch(one(source, dtype=dtype)).tolerance is name
+
+
+def test_class_is_widened_where_the_reference_needs_it(load_torch: Load) -> None:
+    task = load_torch(one("(x + 3000) - 3000"))
+    assert task.tolerance is ToleranceClass.F4
+    assert any("tolerance F4" in note for note in task.notes)
+
+
+def test_tight_class_of_the_file_is_kept_with_a_note(load_torch: Load) -> None:
+    task = load_torch('TOLERANCE = "F1"\n' + one("(x + 3000) - 3000"))
+    assert task.tolerance is ToleranceClass.F1
+    assert any("tolerance F1 is tight" in note for note in task.notes)
+
+
+def test_narrow_reference_that_no_class_holds_is_judged_by_float32_inside(
+    load_torch: Load,
+) -> None:
+    task = load_torch(one("(x + 64) - 64", dtype="torch.bfloat16"))
+    assert any("with float32 inside" in note for note in task.notes)
+
+
+def test_big_scale_falls_to_what_the_reference_survives(load_torch: Load) -> None:
+    task = load_torch(one("torch.exp(x * 3)"))
+    assert task.dev.scales[Family.BIG].factor == 4
+    assert "big trials scale inputs by 4: the reference does not survive 8" in task.notes
+
+
+def test_bounded_domain_only_shrinks(load_torch: Load) -> None:
+    task = load_torch("""
+        def reference(x):
+            return torch.acos(x)
+
+        def inputs():
+            return [torch.rand(40, 30) * 2 - 1]
+    """)
+    assert any("only shrink" in note for note in task.notes)
+    for trial in make_trials(task, 1):
+        assert all(np.isfinite(a).all() for a in expected(task, trial.inputs(task)).values())
+
+
+def test_domain_without_room_keeps_the_functions_values(load_torch: Load) -> None:
+    task = load_torch("""
+        def reference(x):
+            return torch.log(x * x - 1) * torch.log(400 - x * x)
+
+        def inputs():
+            return [(torch.rand(40, 30) + 1.01) * torch.sign(torch.randn(40, 30))]
+    """)
+    assert any("as their function gives them" in note for note in task.notes)
+
+
+def test_structure_that_a_redraw_breaks_stays_as_given(load_torch: Load) -> None:
+    task = load_torch("""
+        def reference(x, lengths):
+            return torch.cat([part.sum(0, keepdim=True) for part in x.split(lengths.tolist())])
+
+        def inputs():
+            return [torch.randn(10, 4), torch.tensor([2, 3, 2, 3])]
+    """)
+    assert any("other values of `lengths` break the reference" in note for note in task.notes)
+    assert make_trials(task, 1)[0].inputs(task)["lengths"].tolist() == [2, 3, 2, 3]
+
+
+def test_large_task_is_given_mild_scales(load_numpy: Load) -> None:
+    task = load_numpy("""
+        def reference(x):
+            return x[:1] * 2
+
+        def inputs(rng):
+            return [np.broadcast_to(rng.random(1024, dtype=np.float32), (8500, 1024))]
+    """)
+    assert any("the task is large" in note for note in task.notes)
+    assert task.dev.scales[Family.BIG].factor == 4
+
+
+def test_output_that_ignores_inputs_is_noted(load_torch: Load) -> None:
+    task = load_torch(one("x * 2, x * 0 + 1"))
+    assert any("`output_1` does not depend on the inputs" in note for note in task.notes)
+
+
+def test_unchanging_input_is_noted(load_torch: Load) -> None:
+    task = load_torch("""
+        def reference(x, lengths):
+            return x * lengths.to(x.dtype)[:, None]
+
+        def inputs():
+            return [torch.randn(6, 4), torch.full((6,), 3)]
+    """)
+    assert any("`lengths` has the same values in every trial" in note for note in task.notes)
