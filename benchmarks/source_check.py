@@ -5,6 +5,7 @@ Prints milliseconds for kernels of growing length, beside the limit for one of 1
 
 import time
 
+from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import Target
 
@@ -33,7 +34,8 @@ def main() -> None:
     print(f"{'lines':>8}{'ms':>8}")
     for steps in (2, 15, 75):
         source = HEAD + STEP * steps + "    return out\n"
-        times = []
+        times: list[float] = []
+        findings: list[Diagnostic] = []
         for _ in range(20):
             start = time.perf_counter()
             findings = check_source({"kernel.py": source}, "kernel.py", target=Target.TRN2)

@@ -1,0 +1,1 @@
+"""One module for each rule about source; each takes a `Project` and yields diagnostics."""

@@ -1,0 +1,66 @@
+"""What is wrong with a kernel's source, found without running it.
+
+Law: every finding that is an error is something the compiler, the tracer or the judge refuses; what
+is not certain is a warning. The files are untrusted text: any text gives findings, never an
+exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.check.project import Project, parse_project
+from nki_agent.check.rules import (
+    nk102_entry,
+    nk103_language,
+    nk104_names,
+    nk105_calls,
+    nk107_imports,
+    nk108_identity,
+    nk113_globals,
+    nk903_tampering,
+)
+from nki_agent.chip.spec import Target
+
+FINDINGS_MAX = 50
+"""Findings that are kept; more help nobody."""
+
+Rule = Callable[[Project], Iterator[Diagnostic]]
+RULES: tuple[Rule, ...] = (
+    nk903_tampering.check,
+    nk102_entry.check,
+    nk107_imports.check,
+    nk103_language.check,
+    nk104_names.check,
+    nk105_calls.check,
+    nk108_identity.check,
+    nk113_globals.check,
+)
+
+
+def check_source(
+    files: Mapping[str, str], main: str, *, target: Target, entry: str | None = None
+) -> list[Diagnostic]:
+    """Findings for the kernel file `main` and the helper modules beside it, by file and line.
+
+    `files` maps paths to text; KeyError if `main` is not among them. `entry` is the name of the jit
+    function to run, where the caller has one in mind.
+    """
+    project, findings = parse_project(files, main, target=target, entry=entry)
+    if project is not None:
+        for rule in RULES:
+            findings.extend(rule(project))
+    seen: set[tuple[str, str, str]] = set()
+    kept = []
+    for finding in sorted(findings, key=lambda f: _place(f, main)):
+        key = (finding.code, str(finding.where[-1]), finding.what)
+        if key not in seen:
+            seen.add(key)
+            kept.append(finding)
+    return kept[:FINDINGS_MAX]
+
+
+def _place(finding: Diagnostic, main: str) -> tuple[bool, str, int]:
+    frame = finding.where[-1]
+    return frame.file != main, frame.file, frame.line

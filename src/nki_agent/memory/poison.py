@@ -1,0 +1,279 @@
+"""Follows unwritten bytes through a Program: do they reach an output, or only what is thrown away?
+
+Law: never says "no" wrongly. An instruction whose result mixes elements in a way that is not known
+here spreads poison over the whole row, or over everything where rows mix. Run only for Programs
+that read unwritten bytes: a kernel that loads a short tail, computes on the full tile and stores
+the tail is right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nki_agent.isa.enums import ReduceCommand
+from nki_agent.isa.signature import Operand, Signature
+from nki_agent.memory.columns import Columns, Flags
+from nki_agent.memory.rules.nk208_result_unwritten import find_outputs
+from nki_agent.program.records import Access, Affine, Instruction
+from nki_agent.program.validate import read_positions, written_positions
+
+State = npt.NDArray[np.uint8]
+
+CLEAN, UNWRITTEN, POISONED = 0, 1, 2
+BYTES_MAX = 2**28
+"""A larger tensor is not followed: the answer is then "yes"."""
+
+ELEMENTWISE = frozenset(
+    {
+        "dma_copy",
+        "tensor_copy",
+        "tensor_copy_predicated",
+        "tensor_tensor",
+        "tensor_scalar",
+        "scalar_tensor_tensor",
+        "reciprocal",
+        "activation",
+        "activation_reduce",
+        "tensor_scalar_reduce",
+        "select_reduce",
+        "range_select",
+        "affine_select",
+    }
+)
+"""Instructions whose `dst` element depends on the same element of each input, or on a row's scalar.
+"""
+
+
+Offset = int | Affine
+Input = tuple[Operand, Flags]
+"""An input with the elements, (partitions, elements of a partition), that are not clean."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What one signature reads and writes."""
+
+    signature: Signature
+    operands: tuple[Operand, ...]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    adds: bool
+    """A matmul that keeps poison which its `dst` already holds."""
+    command: ReduceCommand | None
+
+
+def _make_plan(signature: Signature) -> _Plan:
+    is_matmul = signature.op == "nc_matmul"
+    writes = written_positions(signature)
+    reads = read_positions(signature)
+    command = signature.attribute("reduce_cmd")
+    if signature.op == "activation_reduce":
+        command = ReduceCommand.RESET_REDUCE
+    return _Plan(
+        signature=signature,
+        operands=tuple(o for o in signature.operands if not o.is_immediate),
+        reads=tuple(i for i in reads if not (is_matmul and i in writes)),
+        writes=writes,
+        adds=is_matmul and signature.attribute("accumulate") is not False,
+        command=None if command is None else ReduceCommand(str(command)),
+    )
+
+
+def reaches_an_output(columns: Columns) -> bool:
+    """Whether an unwritten byte may change a result or an argument that the kernel writes."""
+    if _too_large(columns):
+        return True
+    tracker = _Tracker(columns)
+    for time, instruction in enumerate(columns.body):
+        tracker.step(instruction)
+        tracker.forget(time)
+    return tracker.output_is_poisoned()
+
+
+def _too_large(columns: Columns) -> bool:
+    sizes = columns.partition_bytes * columns.partitions
+    written = np.zeros(len(sizes), np.bool_)
+    written[columns.tensor[columns.writes]] = True
+    return bool((sizes[written | columns.unwritten_at_start] > BYTES_MAX).any())
+
+
+class _Tracker:
+    """The state of every byte that is not clean."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._program = columns.program
+        self._states: dict[int, State] = {}
+        self._plans: dict[int, _Plan] = {}
+        self._registers: dict[bool, bool] = {}
+        self._touched = np.zeros(len(self._program.tensors), np.bool_)
+        self._by_end: dict[int, list[int]] = {}
+        self._outputs = {o.tensor for o in find_outputs(columns)}
+        self._outputs |= {
+            a.tensor
+            for a in self._program.arguments
+            if a.tensor is not None and a.access is not Access.READ
+        }
+
+    def step(self, instruction: Instruction) -> None:
+        """Carry one instruction's poison over."""
+        plan = self._plan(instruction.signature)
+        bound = list(zip(plan.operands, instruction.tensors, instruction.offsets, strict=True))
+        inputs: list[Input] = []
+        for i in plan.reads:
+            operand, tensor, offset = bound[i]
+            if self._state(tensor) is not None:
+                inputs.append((operand, self._load(operand, tensor, offset)))
+        inputs = [(operand, flags) for operand, flags in inputs if flags.any()]
+        in_register = self._accumulate(plan, inputs)
+        for i in plan.writes:
+            operand, tensor, offset = bound[i]
+            poison = _spread(plan.signature, operand, inputs) if inputs else None
+            if in_register and operand.role == "reduce_res":
+                poison = _everything(operand)
+            if plan.adds and self._state(tensor) is not None:
+                old = self._load(operand, tensor, offset, least=POISONED)
+                poison = old if poison is None else poison | old
+            self._store(operand, tensor, offset, poison)
+
+    def _plan(self, signature: int) -> _Plan:
+        plan = self._plans.get(signature)
+        if plan is None:
+            plan = self._plans[signature] = _make_plan(self._program.signatures[signature])
+        return plan
+
+    def _accumulate(self, plan: _Plan, inputs: list[Input]) -> bool:
+        """Whether an engine's accumulators hold poison after this instruction."""
+        command = plan.command
+        if command is None:
+            return False
+        is_scalar = plan.signature.op.startswith("activation")
+        dirty = self._registers.get(is_scalar, False)
+        match command:
+            case ReduceCommand.IDLE:
+                pass
+            case ReduceCommand.RESET:
+                dirty = False
+            case ReduceCommand.RESET_REDUCE | ReduceCommand.LOAD_REDUCE:
+                dirty = bool(inputs)
+            case ReduceCommand.REDUCE:
+                dirty = dirty or bool(inputs)
+        self._registers[is_scalar] = dirty
+        return dirty
+
+    def _state(self, tensor: int) -> State | None:
+        """The state of a tensor's bytes; None while all of them are clean."""
+        if not self._touched[tensor]:
+            self._touched[tensor] = True
+            if self._columns.unwritten_at_start[tensor]:
+                self._make(tensor, UNWRITTEN)
+        return self._states.get(tensor)
+
+    def _make(self, tensor: int, value: int) -> State:
+        record = self._program.tensors[tensor]
+        shape = (record.partitions, record.partition_bytes)
+        state = self._states[tensor] = np.full(shape, value, np.uint8)
+        if tensor not in self._outputs:
+            end = int(self._columns.last_use[tensor])
+            self._by_end.setdefault(end, []).append(tensor)
+        return state
+
+    def forget(self, time: int) -> None:
+        """Drop the tensors that nothing touches after this instruction."""
+        for tensor in self._by_end.pop(time, ()):
+            self._states.pop(tensor, None)
+
+    def _load(
+        self, operand: Operand, tensor: int, offset: Offset, *, least: int = UNWRITTEN
+    ) -> Flags:
+        """Which elements of an operand are in this state or worse: (partitions, elements)."""
+        view = _view(self._states[tensor], operand, offset)
+        flags: Flags = (view if least == UNWRITTEN else view & _all_bytes(operand, least)) != 0
+        return flags.reshape(operand.pattern.partitions, operand.pattern.free_elems)
+
+    def _store(self, operand: Operand, tensor: int, offset: Offset, poison: Flags | None) -> None:
+        state = self._state(tensor)
+        if state is None:
+            if poison is None or not poison.any():
+                return
+            state = self._make(tensor, CLEAN)
+        view = _view(state, operand, offset)
+        if poison is None:
+            view[...] = 0
+        else:
+            view[...] = np.where(poison.reshape(view.shape), _all_bytes(operand, POISONED), 0)
+
+    def output_is_poisoned(self) -> bool:
+        """Whether an output ends up with poison that was written to it."""
+        states = (self._states.get(tensor) for tensor in self._outputs)
+        return any(state is not None and bool((state == POISONED).any()) for state in states)
+
+
+def _view(state: State, operand: Operand, offset: Offset) -> npt.NDArray[np.unsignedinteger]:
+    """The states of an operand's bytes, those of one element read as one number."""
+    assert isinstance(offset, int)
+    start, step, count = operand.pattern.partition or (0, 1, 1)
+    row_bytes = state.shape[1]
+    shape = (count, *(n for _, n in operand.pattern.free))
+    strides = (step * row_bytes, *(s for s, _ in operand.pattern.free))
+    return np.ndarray(shape, _word(operand), state, start * row_bytes + offset, strides)
+
+
+def _word(operand: Operand) -> np.dtype[np.unsignedinteger]:
+    return np.dtype(f"u{operand.dtype.itemsize}")
+
+
+def _all_bytes(operand: Operand, value: int) -> np.unsignedinteger:
+    """The number whose every byte is `value`."""
+    size = operand.dtype.itemsize
+    return _word(operand).type(int.from_bytes(bytes([value]) * size, "little"))
+
+
+def _any(flags: Flags, *, axis: int) -> Flags:
+    return np.logical_or.reduce(flags, axis=axis)  # type: ignore[no-any-return]
+
+
+def _everything(operand: Operand) -> Flags:
+    return np.ones((operand.pattern.partitions, operand.pattern.free_elems), np.bool_)
+
+
+def _spread(signature: Signature, target: Operand, inputs: list[Input]) -> Flags:
+    """Which elements of a written operand depend on poison."""
+    result = np.zeros((target.pattern.partitions, target.pattern.free_elems), np.bool_)
+    for operand, flags in inputs:
+        part = _spread_one(signature, target, operand, flags)
+        result |= _rows_or_everything(target, flags) if part is None else part
+    return result
+
+
+def _spread_one(
+    signature: Signature, target: Operand, operand: Operand, flags: Flags
+) -> Flags | None:
+    """The same for one input; None where the instruction is not known to keep elements apart."""
+    shape = (target.pattern.partitions, target.pattern.free_elems)
+    match signature.op:
+        case "nc_matmul":
+            lanes = _any(flags, axis=0)
+            return lanes[:, None] if operand.role == "stationary" else lanes[None, :]
+        case "nc_transpose":
+            return flags.T
+        case "dma_transpose" if len(operand.shape) == len(("row", "column")):
+            return flags.reshape(operand.shape).T.reshape(shape)
+        case "tensor_partition_reduce":
+            return _any(flags, axis=0)[None, :]
+        case "tensor_reduce":
+            return _any(flags.reshape(*shape, -1), axis=-1)
+        case op if op in ELEMENTWISE and target.role == "dst":
+            if flags.size == shape[0] * shape[1]:
+                return flags.reshape(shape)
+    return None
+
+
+def _rows_or_everything(target: Operand, flags: Flags) -> Flags:
+    rows, size = target.pattern.partitions, target.pattern.free_elems
+    if len(flags) != rows:
+        return _everything(target)
+    return np.broadcast_to(_any(flags, axis=1)[:, None], (rows, size))
