@@ -1,0 +1,69 @@
+"""What an episode is bounded by and how it can end."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from nki_agent.llm.protocol import TokenLimits, Usage
+from nki_agent.verify.verdict import Verdict
+
+
+class Mode(StrEnum):
+    """How a model is asked."""
+
+    LOOP = "loop"
+    """Turn by turn, with tools."""
+    SINGLE_SHOT = "single-shot"
+    """Once, without tools; the kernel is the last fenced Python block."""
+
+
+class End(StrEnum):
+    """Why an episode ended."""
+
+    SOLVED = "solved"
+    """The last judgement, on a seed of its own, says right."""
+    SUBMITTED_WRONG = "submitted_wrong"
+    TURNS = "turns"
+    WALL_TIME = "wall_time"
+    TOKENS = "tokens"
+    NO_KERNEL = "no_kernel"
+    """Replies without a kernel and without a tool call."""
+    GAVE_UP = "gave_up"
+    """The model says that it cannot."""
+    MODEL_ERROR = "model_error"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    """Our own or the machine's failure; says nothing about the model."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an episode may use; whichever is reached first ends it."""
+
+    turns: int = 10
+    """Model calls; ten as in the paper."""
+    wall_s: float = 1800.0
+    """Seconds for all turns; a reply is not waited for longer than what is left."""
+    total_tokens: int = 1_000_000
+    """Input and output of all turns."""
+    silent_turns: int = 3
+    """Replies in a row with neither a kernel nor a tool call; more are not worth their price."""
+    reply: TokenLimits = TokenLimits()
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """How one episode went. `verdict` judges `kernel`, on a seed that no tool has used."""
+
+    end: End
+    message: str
+    turns: int
+    usage: Usage
+    wall_ms: float
+    kernel: str | None
+    verdict: Verdict | None
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the kernel is right."""
+        return self.end is End.SOLVED

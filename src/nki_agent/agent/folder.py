@@ -1,0 +1,107 @@
+"""The folder of one run: made once, filled as things happen, kept whatever comes.
+
+Law: no file of another run is ever written over; a name that exists gets a counter.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nki_agent.base.clock import Clock
+from nki_agent.base.errors import UsageError
+from nki_agent.base.hashes import hash_bytes
+
+HASH_DIGITS = 6
+SUBJECT_LENGTH_MAX = 48
+ATTEMPTS_MAX = 10_000
+"""Counters tried before it is clear that something else is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files of one run by their meaning."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """What was resolved before the run began."""
+        return self.path / "config.json"
+
+    @property
+    def task(self) -> Path:
+        """The task as it was read."""
+        return self.path / "task.py"
+
+    @property
+    def trajectory(self) -> Path:
+        """Every turn and tool call."""
+        return self.path / "trajectory.jsonl"
+
+    @property
+    def kernel(self) -> Path:
+        """The kernel that was judged."""
+        return self.path / "kernel.py"
+
+    @property
+    def verdict(self) -> Path:
+        """What the judge said of it."""
+        return self.path / "verdict.json"
+
+    @property
+    def timeline(self) -> Path:
+        """Its timeline, for Perfetto."""
+        return self.path / "timeline.json"
+
+    @property
+    def error(self) -> Path:
+        """What stopped the run, where something did."""
+        return self.path / "error.txt"
+
+    def write_json(self, path: Path, record: Any) -> None:
+        """One record as indented JSON with a final newline."""
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def make_run_folder(
+    root: Path, *, kind: str, subject: str, config: msgspec.Struct, clock: Clock
+) -> RunFolder:
+    """A new folder `2026-09-03-solve-rmsnorm-a1b2c3` under `root`, with `config.json` in it.
+
+    Raises:
+        UsageError: `root` cannot be written to.
+    """
+    digits = hash_bytes(msgspec.json.encode(config, order="sorted"))[:HASH_DIGITS]
+    name = f"{clock.now():%Y-%m-%d}-{kind}-{make_slug(subject)}-{digits}"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        folder = RunFolder(_make_new(root, name))
+        folder.write_json(folder.config, config)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write a run folder under `{root}`: {error.strerror}",
+            hint="name a folder that you may write to with `--runs DIR`",
+        ) from error
+    return folder
+
+
+def make_slug(text: str) -> str:
+    """Lower case, digits and dashes only; `task` when nothing is left."""
+    slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return slug[:SUBJECT_LENGTH_MAX].rstrip("-") or "task"
+
+
+def _make_new(root: Path, name: str) -> Path:
+    for counter in range(1, ATTEMPTS_MAX):
+        path = root / (name if counter == 1 else f"{name}-{counter}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise UsageError(f"`{root}` has too many runs named `{name}`", hint="name another `--runs DIR`")

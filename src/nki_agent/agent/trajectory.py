@@ -1,0 +1,114 @@
+"""The linear history of an episode as append-only JSON lines, and as events for whoever watches.
+
+Law: an event is on disk before the next thing happens, so a killed run loses nothing that was paid
+for. A turn holds only the messages that are new in it; all turns together are the whole history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from nki_agent.agent.episode import End, Mode
+from nki_agent.base.clock import Clock
+from nki_agent.base.jsonl import append_line
+from nki_agent.llm.protocol import Message, Reply, Usage
+from nki_agent.verify.verdict import Stage
+
+SCHEMA = 1
+"""Raised by every change that an older reader would misread."""
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field="kind"):
+    """The first line."""
+
+    schema: int = SCHEMA
+    at: str
+    task: str
+    task_hash: str
+    model: str
+    mode: Mode
+    target: str
+    prompt_hash: str
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn", tag_field="kind"):
+    """One model call: what was sent since the last one, and the reply."""
+
+    turn: int
+    at: str
+    sent: tuple[Message, ...]
+    reply: Reply
+    model_ms: float
+
+
+class ToolRun(msgspec.Struct, frozen=True, kw_only=True, tag="tool", tag_field="kind"):
+    """One tool call of a turn; its arguments are in the turn's reply."""
+
+    turn: int
+    call_id: str
+    name: str
+    result: str
+    stage: Stage | None
+    wall_ms: float
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="end", tag_field="kind"):
+    """The last line."""
+
+    at: str
+    end: End
+    message: str
+    turns: int
+    usage: Usage
+    stage: Stage | None
+    wall_ms: float
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """Something begins that takes time. Only shown, never stored."""
+
+    turn: int
+    what: str
+
+
+Event = Started | Turn | ToolRun | Finished
+Watch = Callable[[Event | Waiting], None]
+
+
+def watch_nothing(event: Event | Waiting) -> None:
+    """For who is not interested."""
+    del event
+
+
+class Trajectory:
+    """Writes events to a file, if there is one, then shows them."""
+
+    def __init__(self, path: Path | None, *, clock: Clock, watch: Watch = watch_nothing) -> None:
+        """Append to the file at `path`; times come from `clock`."""
+        self._path = path
+        self._watch = watch
+        self._clock = clock
+
+    def now(self) -> str:
+        """The wall time as text, in UTC."""
+        return self._clock.now().isoformat(timespec="milliseconds")
+
+    def add(self, event: Event) -> None:
+        """Store, then show."""
+        if self._path is not None:
+            append_line(self._path, event)
+        self._watch(event)
+
+    def announce(self, what: str, *, turn: int) -> None:
+        """Show that something begins."""
+        self._watch(Waiting(turn=turn, what=what))
+
+
+def read_trajectory(path: Path) -> tuple[Event, ...]:
+    """All whole events of a file, a last line that a crash cut off left out."""
+    decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+    lines = path.read_bytes().splitlines(keepends=True)
+    return tuple(decoder.decode(line) for line in lines if line.endswith(b"\n"))

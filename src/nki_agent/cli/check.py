@@ -1,0 +1,105 @@
+"""`nki-agent check FILE…`: what reading the source alone can say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from nki_agent.base.diagnostic import Diagnostic, Severity
+from nki_agent.base.errors import UsageError
+from nki_agent.check.source import check_source
+from nki_agent.chip.spec import DEFAULT_TARGET, Target
+from nki_agent.cli.command import ExitCode, make_app
+from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, read_kernel, read_target
+from nki_agent.cli.screen import say, show, show_json
+from nki_agent.verify.kernel import Kernel
+
+CHEATS = "NK9"
+_KERNEL = re.compile(
+    r"^\s*(?:import|from)\s+(?:nki|neuronxcc)\b.*\bjit\b", re.MULTILINE | re.DOTALL
+)
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """One file and what was found in it."""
+
+    file: str
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def check(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE…", help="Kernel files, or folders to look for them in."),
+    ],
+    *,
+    target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> ExitCode:
+    """Read kernel source, run nothing, say what is wrong with it."""
+    chosen = read_target(target)
+    checked = [_check(path, chosen) for path in _find_kernels(files)]
+    if as_json:
+        show_json(checked)
+    else:
+        for one in checked:
+            for diagnostic in one.diagnostics:
+                show(str(diagnostic))
+    found = [d for one in checked for d in one.diagnostics]
+    errors = [d for d in found if d.severity is Severity.ERROR]
+    say(f"{_count(len(checked), 'file')}, {_count(len(errors), 'error')}")
+    return _exit_code(errors)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _exit_code(errors: Sequence[Diagnostic]) -> ExitCode:
+    if any(d.code.startswith(CHEATS) for d in errors):
+        return ExitCode.CHEAT
+    return ExitCode.NOT_RIGHT if errors else ExitCode.RIGHT
+
+
+def _check(path: Path, target: Target) -> Checked:
+    kernel = read_kernel(path)
+    found = check_source(kernel.files, kernel.main, target=target)
+    return Checked(file=str(path), diagnostics=tuple(_place(d, path.parent, kernel) for d in found))
+
+
+def _place(diagnostic: Diagnostic, folder: Path, kernel: Kernel) -> Diagnostic:
+    """Name files as the user did, not by their last part."""
+    where = tuple(
+        msgspec.structs.replace(frame, file=str(folder / frame.file))
+        if frame.file in kernel.files
+        else frame
+        for frame in diagnostic.where
+    )
+    return msgspec.structs.replace(diagnostic, where=where)
+
+
+def _find_kernels(paths: Sequence[Path]) -> Iterator[Path]:
+    """Files that were named, and in folders those that import NKI and use `jit`."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        found = [file for file in sorted(path.rglob("*.py")) if _is_kernel(file)]
+        if not found:
+            raise UsageError(
+                f"no kernel in the folder `{path}`",
+                hint="a kernel file imports `nki` and has a `@nki.jit` function",
+            )
+        yield from found
+
+
+def _is_kernel(path: Path) -> bool:
+    return bool(_KERNEL.search(path.read_text(encoding="utf-8", errors="replace")))
+
+
+app = make_app(check)

@@ -1,0 +1,91 @@
+"""What every command shares: from an error to a message and an exit code.
+
+Law: a message names what was found and what to do. A bug of ours leaves its traceback in a file,
+not on the screen.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import traceback
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from nki_agent.base.errors import MachineError, NkiAgentError, TaskError, UsageError
+from nki_agent.cli.screen import say
+
+
+class ExitCode(IntEnum):
+    """The outcome of a command, for scripts."""
+
+    RIGHT = 0
+    NOT_RIGHT = 1
+    USAGE = 2
+    CHEAT = 3
+    FAILURE = 4
+    INTERRUPTED = 130
+
+
+def make_app(function: Callable[..., int]) -> typer.Typer:
+    """An app of one command. Its function returns the exit code; errors get theirs here."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(guard(function))
+    return app
+
+
+def guard(function: Callable[..., int]) -> Callable[..., None]:
+    """Turn a returned code, or an error, into an exit with a message."""
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = function(*args, **kwargs)
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt as error:
+            say("\n".join(("interrupted", *find_notes(error))))
+            code = ExitCode.INTERRUPTED
+        except Exception as error:  # noqa: BLE001 - the last place that can still say something
+            code = report_error(error)
+            for note in find_notes(error):
+                say(note)
+        raise typer.Exit(code)
+
+    return guarded
+
+
+def find_notes(error: BaseException) -> list[str]:
+    """What was added on the way up, as where the run is kept."""
+    return getattr(error, "__notes__", [])
+
+
+def report_error(error: Exception) -> ExitCode:
+    """Say what went wrong; the exit code that belongs to it."""
+    match error:
+        case TaskError() | UsageError():
+            say(f"error: {error}")
+            return ExitCode.USAGE
+        case MachineError():
+            say(f"error: {error}")
+            return ExitCode.FAILURE
+        case NkiAgentError():
+            say(f"error: {error}")
+            return ExitCode.NOT_RIGHT
+        case _:
+            say(f"internal error: {type(error).__name__}: {error}")
+            say(f"  this is a bug of nki-agent; the traceback is in {write_crash_log(error)}")
+            return ExitCode.FAILURE
+
+
+def write_crash_log(error: Exception) -> Path:
+    """The traceback in a new file of the folder for temporary files."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="nki-agent-crash-", suffix=".log", delete=False, encoding="utf-8"
+    ) as file:
+        file.writelines(traceback.format_exception(error))
+    return Path(file.name)

@@ -1,0 +1,88 @@
+"""Reads what commands are given: targets, tasks, kernels."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from nki_agent.base.errors import UsageError
+from nki_agent.chip.spec import GENERATION, Target, find_target
+from nki_agent.cli.screen import say
+from nki_agent.program.records import Dialect
+from nki_agent.task.loader import load_task
+from nki_agent.task.task import Task
+from nki_agent.verify.kernel import Kernel
+
+FIRST_CURRENT_GENERATION = 3
+"""The vendor's compiler takes the current dialect from NeuronCore-v3 on."""
+
+
+TARGET_HELP = f"One of {', '.join(Target)}."
+TASK_HELP = "The task that the kernel is for."
+JSON_HELP = "Print one JSON document."
+UNSANDBOXED_HELP = "Trace kernels even where nothing can hold them; only for kernels you trust."
+
+
+def read_target(name: str) -> Target:
+    """The target of this name; UsageError with the nearest one."""
+    target = find_target(name.lower())
+    if target is None:
+        near = difflib.get_close_matches(name.lower(), list(Target), n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"one of {', '.join(Target)}"
+        raise UsageError(f"no target `{name}`", hint=hint)
+    if GENERATION[target] < FIRST_CURRENT_GENERATION:
+        say(
+            f"note: {target.value} is judged with the current `nki` dialect; the vendor's compiler"
+            f" for it takes `{Dialect.BETA1.value}`, which this version does not write yet"
+        )
+    return target
+
+
+def require_dialect(name: str) -> Dialect:
+    """The dialect of this name, if this version has it."""
+    if name == Dialect.CURRENT:
+        return Dialect.CURRENT
+    if name == Dialect.BETA1:
+        raise UsageError(
+            f"the dialect `{name}` arrives in a later version",
+            hint=f"`--dialect {Dialect.CURRENT.value}`",
+        )
+    raise UsageError(f"no dialect `{name}`", hint=f"`{Dialect.CURRENT.value}`")
+
+
+def read_task(path: Path) -> Task:
+    """The task that the file states; what was decided while loading goes to stderr."""
+    require_file(path, what="task")
+    task = load_task(path)
+    for note in task.notes:
+        say(f"note: {note}")
+    return task
+
+
+def read_kernel(path: Path) -> Kernel:
+    """The kernel file and the modules beside it."""
+    require_file(path, what="kernel")
+    return Kernel.from_path(path)
+
+
+def require_file(path: Path, *, what: str) -> None:
+    """Refuse what is not a readable file, naming the nearest one in its folder."""
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise UsageError(f"the {what} `{path}` is a folder", hint="give a Python file")
+    beside = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, beside, n=1)
+    hint = f"did you mean `{path.parent / near[0]}`?" if near else ""
+    raise UsageError(f"no {what} file `{path}`", hint=hint)
+
+
+def read_text(path: Path, *, what: str) -> str:
+    """The text of a user's file."""
+    require_file(path, what=what)
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the {what} `{path}` is not text in UTF-8") from error
+    except OSError as error:
+        raise UsageError(f"the {what} `{path}` cannot be read: {error.strerror}") from error

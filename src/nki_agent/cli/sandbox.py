@@ -1,0 +1,42 @@
+"""`nki-agent sandbox status`: what holds untrusted kernels on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nki_agent.cli.command import ExitCode, guard
+from nki_agent.cli.inputs import JSON_HELP
+from nki_agent.cli.screen import show, show_json
+from nki_agent.sandbox.pool import status as find_status
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def sandbox() -> None:
+    """What this machine offers to hold untrusted kernels."""
+
+
+@app.command()
+def status(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Which layers there are, and why not the others. Fails where there are too few."""
+    guard(_status)(as_json=as_json)
+
+
+def _status(*, as_json: bool) -> ExitCode:
+    found = find_status()
+    if as_json:
+        show_json(found)
+    else:
+        show(str(found))
+    return ExitCode.RIGHT if found.is_enough else ExitCode.FAILURE

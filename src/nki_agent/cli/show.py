@@ -1,0 +1,54 @@
+"""`nki-agent show KERNEL.py --task TASK.py`: the traced instructions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.command import ExitCode, make_app
+from nki_agent.cli.inputs import (
+    JSON_HELP,
+    TARGET_HELP,
+    TASK_HELP,
+    UNSANDBOXED_HELP,
+    read_kernel,
+    read_target,
+    read_task,
+)
+from nki_agent.cli.outcome import report_unfit
+from nki_agent.cli.screen import show as print_data
+from nki_agent.cli.screen import show_json
+from nki_agent.program.listing import list_program
+from nki_agent.verify.judge import Judge
+
+
+def show(
+    kernel: Annotated[Path, typer.Argument(metavar="KERNEL.py", help="The kernel file.")],
+    *,
+    task: Annotated[Path, typer.Option(metavar="TASK.py", help=TASK_HELP)],
+    target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most instructions.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
+) -> ExitCode:
+    """List a kernel's traced instructions with their source lines."""
+    chosen, source = read_target(target), read_kernel(kernel)
+    loaded = read_task(task)
+    with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed) as judge:
+        result = judge.compile(source, loaded)
+    if result.program is None:
+        assert result.stage is not None
+        return report_unfit(result.stage, result.diagnostics, as_json=as_json)
+    lines = list_program(result.program, limit=limit)
+    if as_json:
+        show_json(tuple(lines))
+    else:
+        for line in lines:
+            print_data(line)
+    return ExitCode.RIGHT
+
+
+app = make_app(show)

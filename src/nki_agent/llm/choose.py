@@ -1,0 +1,49 @@
+"""From the name after `--model` to a model.
+
+Law: a name that is not known, or not yet there, is an error; nothing stands in for it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+from nki_agent.base.errors import UsageError
+from nki_agent.llm.protocol import Model
+from nki_agent.llm.scripted import ScriptedModel, read_script
+
+BUILTIN = "builtin"
+SCRIPTED = "scripted"
+PROVIDERS = ("anthropic", "bedrock", "openai", "openai-api", "hf", "recorded")
+"""Names that a later version reaches through the `agent` extra."""
+
+
+def choose_model(name: str, *, make_builtin: Callable[[], Model]) -> Model:
+    """The model of this name; `make_builtin` is called for `builtin` only.
+
+    Raises:
+        UsageError: the name stands for no model of this version, or its script cannot be read.
+    """
+    require_model_name(name)
+    if name == BUILTIN:
+        return make_builtin()
+    return ScriptedModel(read_script(Path(name.removeprefix(f"{SCRIPTED}/"))), name=name)
+
+
+def require_model_name(name: str) -> None:
+    """Refuse a name that stands for no model of this version, before anything is loaded for it."""
+    kind, _, rest = name.partition("/")
+    if name == BUILTIN or (kind == SCRIPTED and rest):
+        return
+    if kind == SCRIPTED:
+        raise UsageError(f"`--model {name}` names no file", hint="`--model scripted/FILE`")
+    if kind in PROVIDERS:
+        raise UsageError(
+            f"`--model {name}`: models behind `{kind}` arrive with the `agent` extra in a later"
+            " version",
+            hint="`--model builtin` works without a key",
+        )
+    near = difflib.get_close_matches(kind, (BUILTIN, SCRIPTED, *PROVIDERS), n=1)
+    hint = f"did you mean `{near[0]}`?" if near else "`builtin`, or `scripted/FILE`"
+    raise UsageError(f"no model `{name}`", hint=hint)

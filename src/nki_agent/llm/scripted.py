@@ -1,0 +1,101 @@
+r"""A model that says what it was told to say: for tests, demonstrations and replays by hand.
+
+A script is a file of JSON lines. Each line is a text, or a record with `text` and `tool_calls`:
+
+    "I begin with the rows."
+    {"tool_calls": [{"name": "verify_kernel", "arguments": {"source": "import nki\n..."}}]}
+
+Law: the same script gives the same replies whatever it is asked; after its last line it raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from nki_agent.base.errors import UsageError
+from nki_agent.llm.protocol import (
+    Json,
+    Message,
+    ModelError,
+    Reply,
+    StopReason,
+    TokenLimits,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+
+
+class ScriptedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool call in a script; its id is made from its place."""
+
+    name: str
+    arguments: Json = {}
+
+
+class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of a script."""
+
+    text: str = ""
+    tool_calls: tuple[ScriptedCall, ...] = ()
+    usage: Usage = Usage()
+    stop: StopReason | None = None
+
+
+class ScriptedModel:
+    """Gives the replies of a script, one a call."""
+
+    def __init__(self, replies: Iterable[str | ScriptedReply], *, name: str = "scripted") -> None:
+        """Keep the script; a text stands for a reply without tool calls."""
+        self.name = name
+        self._replies = tuple(_resolve(index, line) for index, line in enumerate(replies))
+        self._next = 0
+
+    async def reply(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec], limits: TokenLimits
+    ) -> Reply:
+        """The script's next reply; ModelError when it is used up."""
+        del messages, tools, limits
+        if self._next == len(self._replies):
+            raise ModelError(f"the script of `{self.name}` ends after {self._next} replies")
+        self._next += 1
+        return self._replies[self._next - 1]
+
+
+def read_script(path: Path) -> tuple[str | ScriptedReply, ...]:
+    """The replies in the file at `path`; UsageError names the file and the line that is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(
+            f"cannot read the script `{path}`: {reason}",
+            hint="`--model scripted/FILE` takes a file of JSON lines, one reply a line",
+        ) from error
+    decoder = msgspec.json.Decoder(str | ScriptedReply)
+    replies: list[str | ScriptedReply] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            replies.append(decoder.decode(line))
+        except msgspec.MsgspecError as error:
+            raise UsageError(
+                f"{path}:{number}: not a reply: {error}",
+                hint="a line is a JSON text, or a record with `text` and `tool_calls`",
+            ) from error
+    return tuple(replies)
+
+
+def _resolve(index: int, line: str | ScriptedReply) -> Reply:
+    if isinstance(line, str):
+        return Reply(text=line)
+    calls = tuple(
+        ToolCall(id=f"call-{index}-{place}", name=call.name, arguments=call.arguments)
+        for place, call in enumerate(line.tool_calls)
+    )
+    stop = line.stop or (StopReason.TOOL_CALLS if calls else StopReason.DONE)
+    return Reply(text=line.text, tool_calls=calls, usage=line.usage, stop=stop)

@@ -1,0 +1,44 @@
+"""Look-up finds by name, by code and by words, and says so when it finds nothing."""
+
+import pytest
+
+from nki_agent.agent.cards import CARDS_MAX, look_up, make_cards
+from nki_agent.base.catalogue import CATALOGUE
+from nki_agent.chip.spec import Target
+from nki_agent.isa.ops import ACTIVATIONS, ALU_OPS
+from nki_agent.isa.table import TABLE
+
+
+def find(query: str) -> str:
+    return look_up(query, target=Target.TRN2)
+
+
+def test_every_name_has_a_card() -> None:
+    names = {*TABLE, *ALU_OPS, *ACTIVATIONS, *CATALOGUE}
+    assert [name for name in sorted(names) if name not in find(name).splitlines()[0]] == []
+
+
+@pytest.mark.parametrize(
+    "query", ["nisa.tensor_reduce", "nki.isa.tensor_reduce", "`tensor_reduce`", "TENSOR_REDUCE"]
+)
+def test_name_is_found_however_it_is_written(query: str) -> None:
+    assert find(query).startswith("nisa.tensor_reduce(dst, op, data, axis")
+
+
+def test_words_find_what_they_describe() -> None:
+    assert "NK204" in find("matmul result crosses a bank")
+    assert "nl.softmax(" in find("row softmax")
+
+
+def test_answer_is_short() -> None:
+    assert find("tile of the tensor").count("\n\n") < CARDS_MAX
+
+
+def test_nothing_found_names_what_is_near() -> None:
+    assert find("softmx") == "nothing found for `softmx`; near names: softmax"
+    assert find("zzz").startswith("nothing found for `zzz`; try")
+
+
+def test_cards_of_a_target_know_its_limits() -> None:
+    texts = [card.text for card in make_cards(Target.TRN1)]
+    assert any("SBUF for a kernel: 180224 bytes" in text for text in texts)

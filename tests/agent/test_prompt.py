@@ -1,0 +1,79 @@
+"""The prompt states ranks, folds and limits of this task on this chip, and nothing stale."""
+
+import re
+
+import pytest
+
+from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.prompt import Prompt, make_prompt, write_fold
+from nki_agent.chip.spec import Target
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.table import TABLE
+from nki_agent.nki.current.tracing import ArgumentSpec, trace_source
+from nki_agent.task.task import Task
+
+BYTES_PER_TOKEN = 4
+
+
+def prompt_for(
+    task: Task, *, target: Target = Target.TRN2, mode: Mode = Mode.LOOP, turns: int = 10
+) -> Prompt:
+    return make_prompt(task, target=target, mode=mode, limits=Limits(turns=turns))
+
+
+def test_prompt_states_rank_shape_dtype_and_fold(task: Task) -> None:
+    user = prompt_for(task).user
+    assert "`x`: input, rank 3, shape [2, 75, 16], float32; fold to [150, 16]" in user
+    assert "2 tiles of [128, 16], the last [22, 16]" in user
+    assert "rank 3, shape [2, 75, 16], float32; relative L2 error at most" in user
+    assert task.source.strip() in user
+
+
+def test_every_instruction_is_in_the_prompt(task: Task) -> None:
+    system = prompt_for(task).system
+    assert [name for name in TABLE if f"- nisa.{name}(" not in system] == []
+
+
+def test_prompt_is_short(task: Task) -> None:
+    assert len(prompt_for(task).system.encode()) / BYTES_PER_TOKEN <= 3500
+
+
+def test_limits_are_those_of_the_target(task: Task) -> None:
+    assert "SBUF: 207 KiB" in prompt_for(task, target=Target.TRN2).system
+    assert "SBUF: 176 KiB" in prompt_for(task, target=Target.TRN1).system
+
+
+def test_hash_follows_the_text(task: Task) -> None:
+    same = prompt_for(task), prompt_for(task)
+    assert same[0].hash == same[1].hash
+    assert prompt_for(task, turns=3).hash != same[0].hash
+
+
+def test_single_shot_names_no_tool(task: Task) -> None:
+    system = prompt_for(task, mode=Mode.SINGLE_SHOT).system
+    assert "verify_kernel" not in system
+    assert "one fenced Python block" in system
+
+
+def test_example_in_the_prompt_traces(task: Task) -> None:
+    block = re.search(r"```python\n(.*?)```", prompt_for(task).system, re.DOTALL)
+    assert block
+    reply = trace_source(block[1], [ArgumentSpec("x", (300, 64), DType.FLOAT32)])
+    assert reply.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((1,), "a row [1, 1]"),
+        ((131,), "`.reshape((1, 131))`"),
+        ((1000,), "`.reshape((125, 8))`"),
+        ((100, 8), "one tile of [100, 8]"),
+        ((128, 8), "one tile of [128, 8]"),
+        ((256, 8), "2 tiles of [128, 8]"),
+        ((129, 8), "2 tiles of [128, 8], the last [1, 8]"),
+        ((2, 3, 5, 7), "fold to [30, 7]"),
+    ],
+)
+def test_fold_puts_rows_on_partitions(shape: tuple[int, ...], words: str) -> None:
+    assert words in write_fold(shape, partitions=128)

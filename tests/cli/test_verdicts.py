@@ -1,0 +1,141 @@
+"""`verify`, `check`, `profile` and `show` on kernels of every stage."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.agent.tiny import CHEAT, REFUSED, RIGHT, UNTRACEABLE, WRONG
+from tests.cli.calling import Called, call, write_kernel, write_task
+
+SOURCES = {
+    "cheat": (CHEAT, 3),
+    "refused": (REFUSED, 1),
+    "untraceable": (UNTRACEABLE, 1),
+    "wrong": (WRONG, 1),
+    "right": (RIGHT, 0),
+}
+
+
+def judge(command: str, folder: Path, source: str, *options: object) -> Called:
+    return call(command, write_kernel(folder, source), "--task", write_task(folder), *options)
+
+
+@pytest.mark.parametrize("stage", SOURCES)
+def test_verify_has_a_code_for_every_stage(tmp_path: Path, stage: str) -> None:
+    source, code = SOURCES[stage]
+    called = judge("verify", tmp_path, source, "--json", "--seed", 1)
+    assert (called.code, called.document["stage"]) == (code, stage), called.err
+
+
+def test_verify_shows_the_error_of_each_trial(tmp_path: Path) -> None:
+    called = judge("verify", tmp_path, RIGHT)
+    rows = [line for line in called.out.splitlines() if line.endswith("right")]
+    assert [row.split()[:2] for row in rows[1:]] == [
+        ["0", "standard"],
+        ["1", "standard"],
+        ["2", "standard"],
+        ["3", "big"],
+        ["4", "tiny"],
+    ]
+    wrong = judge("verify", tmp_path, WRONG).out
+    assert "NK501" in wrong
+    assert "WRONG" in wrong
+
+
+def test_verify_needs_files_that_are_there(tmp_path: Path) -> None:
+    kernel, task = write_kernel(tmp_path), write_task(tmp_path)
+    assert call("verify", tmp_path / "kernels.py", "--task", task).code == 2
+    called = call("verify", kernel, "--task", tmp_path / "none.py")
+    assert (called.code, f"no task file `{tmp_path / 'none.py'}`" in called.err) == (2, True)
+
+
+def test_older_chip_is_judged_with_a_note(tmp_path: Path) -> None:
+    called = judge("verify", tmp_path, RIGHT, "--target", "trn1", "--json")
+    assert called.document["target"] == "trn1"
+    assert called.err.startswith("note: trn1 is judged with the current `nki` dialect")
+
+
+@pytest.mark.parametrize("command", ["profile", "show"])
+@pytest.mark.parametrize("stage", ["refused", "untraceable"])
+def test_kernel_without_a_program_says_why(tmp_path: Path, command: str, stage: str) -> None:
+    source, code = SOURCES[stage]
+    called = judge(command, tmp_path, source)
+    assert called.code == code
+    assert called.out.startswith(f"verdict     {stage}\n  kernel.py:")
+    assert judge(command, tmp_path, source, "--json").document["stage"] == stage
+
+
+def test_show_lists_instructions_with_their_lines(tmp_path: Path) -> None:
+    called = judge("show", tmp_path, RIGHT)
+    assert called.code == 0
+    assert called.out.count("tensor_scalar") == 2
+    assert "kernel.py:13" in called.out
+    short = judge("show", tmp_path, RIGHT, "--limit", 1).out
+    assert short.splitlines()[-1] == "... 5 more"
+    assert judge("show", tmp_path, RIGHT, "--json").document == called.out.splitlines()
+
+
+def test_profile_says_what_bounds_it_and_writes_a_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    called = judge("profile", tmp_path, RIGHT, "--trace", trace)
+    assert called.code == 0
+    assert "µs" in called.out
+    assert json.loads(trace.read_text())["traceEvents"]
+    assert judge("profile", tmp_path, RIGHT, "--json").document["latency_ns"] > 0
+
+
+def test_profile_cannot_write_where_nothing_may_be(tmp_path: Path) -> None:
+    called = judge("profile", tmp_path, RIGHT, "--trace", tmp_path / "no" / "trace.json")
+    assert (called.code, "cannot write" in called.err) == (2, True)
+
+
+def test_check_reads_files_and_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "right.py").write_text(RIGHT)
+    (folder / "notes.py").write_text("x = 1\n")
+    called = call("check", folder)
+    assert (called.code, called.out, called.err) == (0, "", "1 file, 0 errors\n")
+    (folder / "bad.py").write_text(RIGHT.replace("nisa.dma_copy", "nisa.dma_copi"))
+    called = call("check", folder)
+    assert called.code == 1
+    assert called.out.startswith(f"{folder / 'bad.py'}:13: NK104")
+
+
+def test_check_json_has_every_file(tmp_path: Path) -> None:
+    right, refused = tmp_path / "a.py", tmp_path / "b.py"
+    right.write_text(RIGHT)
+    refused.write_text(REFUSED)
+    called = call("check", right, refused, "--json")
+    first, second = called.document
+    assert (called.code, first["diagnostics"], second["file"]) == (1, [], str(refused))
+    assert second["diagnostics"][0]["code"] == "NK101"
+
+
+def test_check_of_a_cheat_is_three(tmp_path: Path) -> None:
+    source = RIGHT.replace("    out =", "    import os\n    os._exit(0)\n    out =")
+    assert call("check", write_kernel(tmp_path, source)).code == 3
+
+
+def test_check_of_nothing_is_usage(tmp_path: Path) -> None:
+    assert call("check", tmp_path).code == 2
+    assert call("check", tmp_path / "none.py").code == 2
+
+
+def test_run_passes_arguments_and_the_exit_code(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\nsys.exit(int(sys.argv[2]))\n")
+    called = call("run", script, "--json", 5)
+    assert (called.code, called.out) == (5, "['--json', '5']\n")
+    assert call("run", tmp_path / "none.py").code == 2
+
+
+def test_run_simulates_a_kernel(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        RIGHT + "\n\nimport numpy as np\n"
+        "print(float(nki.simulate(kernel)(np.ones((2, 75, 16), np.float32)).sum()))\n"
+    )
+    called = call("run", script)
+    assert (called.code, called.out) == (0, "4800.0\n")
