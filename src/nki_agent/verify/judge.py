@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 import nki_agent
 from nki_agent.base.clock import Clock, SystemClock
 from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.base.errors import KernelError
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import Target, load_chip
@@ -26,6 +26,7 @@ from nki_agent.sandbox.pool import Limits, Sandbox
 from nki_agent.sim.execute import Executable, compile_program
 from nki_agent.sim.threads import use_one_thread
 from nki_agent.task.comparison import Comparison
+from nki_agent.task.family import Family
 from nki_agent.task.task import ShapeSet, Task
 from nki_agent.task.trial import Trial as TaskTrial
 from nki_agent.task.trial import compare_outputs, expected, make_trials
@@ -49,10 +50,12 @@ class _Run:
 
     trials: tuple[Trial, ...]
     findings: tuple[Diagnostic, ...]
+    runs: bool = True
+    """False where the simulator cannot run the Program: it is too large, or not modelled."""
 
     @property
     def right(self) -> bool:
-        return all(t.right for t in self.trials)
+        return self.runs and all(t.right for t in self.trials)
 
 
 class Judge:
@@ -132,7 +135,10 @@ class Judge:
         self, program: Program, task: Task, shapes: ShapeSet, root_seed: int, *, number: int | None
     ) -> _Run:
         """Run trials until one is wrong; `number` bounds them."""
-        executable = compile_program(program, load_chip(self.target))
+        try:
+            executable = compile_program(program, load_chip(self.target))
+        except KernelError as error:
+            return _Run((), (error.diagnostic,), runs=False)
         trials: list[Trial] = []
         findings: list[Diagnostic] = []
         for trial in make_trials(task, root_seed, shapes=shapes.name)[:number]:
@@ -148,8 +154,9 @@ def _run_trial(
     executable: Executable, task: Task, trial: TaskTrial, shapes: ShapeSet
 ) -> tuple[Trial, tuple[Diagnostic, ...]]:
     inputs = trial.inputs(task)
-    with np.errstate(all="ignore"):
-        run = executable.run(inputs)
+    # Values out of an instruction's range show on standard or on big inputs, or not at all.
+    with_checks = trial.index == 0 or trial.family is Family.BIG
+    run = executable.run(inputs, with_checks=with_checks)
     actual: dict[str, Array] = {
         output.name: array for output, array in zip(shapes.outputs, run.outputs, strict=True)
     }
@@ -212,7 +219,9 @@ class _Draft:
         self._add(compiled.diagnostics)
 
     def add_run(self, run: _Run) -> None:
-        if not run.right:
+        if not run.runs:
+            self._stage = Stage.UNFIT
+        elif not run.right:
             self._stage = Stage.WRONG
         self._trials += run.trials
         self._add(run.findings)
