@@ -23,6 +23,8 @@ class Kind(StrEnum):
 
     OUTPUT = "output"
     INPUT = "input"
+    INPUTS = "inputs"
+    """A list of tensors; their operands have the roles `srcs0`, `srcs1`, ..."""
     UPDATE = "update"
     """Read and written by the same instruction."""
     SCALAR = "scalar"
@@ -41,7 +43,7 @@ class Kind(StrEnum):
     ENGINE = "engine"
 
 
-TENSOR_KINDS = (Kind.OUTPUT, Kind.INPUT, Kind.UPDATE, Kind.SCALAR)
+TENSOR_KINDS = (Kind.OUTPUT, Kind.INPUT, Kind.INPUTS, Kind.UPDATE, Kind.SCALAR)
 WRITTEN_KINDS = (Kind.OUTPUT, Kind.UPDATE)
 
 
@@ -138,9 +140,12 @@ class Declaration:
         )
 
     def parameter(self, name: str) -> Parameter:
-        """The parameter of this name; KeyError if there is none."""
+        """The parameter of this name, or of an operand's role; KeyError if there is none."""
         for parameter in self.parameters:
             if parameter.name == name:
+                return parameter
+            is_list = parameter.kind is Kind.INPUTS and name.startswith(parameter.name)
+            if is_list and name[len(parameter.name) :].isdecimal():
                 return parameter
         raise KeyError(name)
 
@@ -176,9 +181,9 @@ def option(name: str, kind: Kind, default: object = REQUIRED, **more: object) ->
     return Parameter(name=name, kind=kind, default=default, **more)  # type: ignore[arg-type]
 
 
-def engine_option() -> Parameter:
-    """The `engine=` parameter that many instructions have."""
-    return Parameter(name="engine", kind=Kind.ENGINE, default=None)
+def engine_option(default: Engine | None = None) -> Parameter:
+    """The `engine=` parameter that many instructions have; None leaves the choice open."""
+    return Parameter(name="engine", kind=Kind.ENGINE, default=default)
 
 
 def any_of(*engines: Engine) -> EngineChoice:

@@ -23,6 +23,9 @@ class DType(StrEnum):
     FLOAT8_E4M3FN = "float8_e4m3fn"
     FLOAT8_E5M2 = "float8_e5m2"
     FLOAT8_E8M0FNU = "float8_e8m0fnu"
+    FLOAT8_E5M2_X4 = "float8_e5m2_x4"
+    FLOAT8_E4M3FN_X4 = "float8_e4m3fn_x4"
+    FLOAT4_E2M1FN_X4 = "float4_e2m1fn_x4"
     INT32 = "int32"
     UINT32 = "uint32"
     INT16 = "int16"
@@ -38,13 +41,18 @@ class DType(StrEnum):
 
     @property
     def is_float(self) -> bool:
-        """Whether it is a floating-point format."""
-        return self.value.startswith(("float", "bfloat", "tfloat"))
+        """Whether it is a floating-point format; a packed one counts as neither kind."""
+        return self.value.startswith(("float", "bfloat", "tfloat")) and not self.is_packed
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether one element packs four 8-bit or 4-bit floats (the MX formats)."""
+        return self.value.endswith("_x4")
 
     @property
     def is_integer(self) -> bool:
         """Whether it is an integer format; bool_ counts as one."""
-        return not self.is_float
+        return not self.is_float and not self.is_packed
 
     @property
     def numpy_dtype(self) -> np.dtype:
@@ -61,6 +69,9 @@ _NUMPY: dict[DType, np.dtype] = {
     DType.FLOAT8_E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
     DType.FLOAT8_E5M2: np.dtype(ml_dtypes.float8_e5m2),
     DType.FLOAT8_E8M0FNU: np.dtype(ml_dtypes.float8_e8m0fnu),
+    DType.FLOAT8_E5M2_X4: np.dtype(np.uint32),
+    DType.FLOAT8_E4M3FN_X4: np.dtype(np.uint32),
+    DType.FLOAT4_E2M1FN_X4: np.dtype(np.uint32),
     DType.INT32: np.dtype(np.int32),
     DType.UINT32: np.dtype(np.uint32),
     DType.INT16: np.dtype(np.int16),
@@ -70,8 +81,9 @@ _NUMPY: dict[DType, np.dtype] = {
     DType.BOOL: np.dtype(np.uint8),
 }
 _ITEMSIZE: dict[DType, int] = {dtype: numpy.itemsize for dtype, numpy in _NUMPY.items()}
+_NO_NUMPY = {d for d in DType if d in (DType.TFLOAT32, DType.BOOL) or d.is_packed}
 _BY_NUMPY: dict[np.dtype, DType] = {
-    numpy: dtype for dtype, numpy in _NUMPY.items() if dtype not in (DType.TFLOAT32, DType.BOOL)
+    numpy: dtype for dtype, numpy in _NUMPY.items() if dtype not in _NO_NUMPY
 } | {np.dtype(np.bool_): DType.BOOL}
 
 

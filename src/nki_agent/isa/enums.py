@@ -64,6 +64,13 @@ class OobMode(StrEnum):
     SKIP = "skip"
 
 
+class DmaEngine(StrEnum):
+    """What carries a transfer between two cores."""
+
+    DMA = "dma"
+    GPSIMD_DMA = "gpsimd_dma"
+
+
 class PerfMode(StrEnum):
     """Tensor Engine performance modes."""
 

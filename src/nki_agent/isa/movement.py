@@ -9,6 +9,7 @@ from nki_agent.isa.declaration import (
     Call,
     Declaration,
     Kind,
+    Parameter,
     any_of,
     engine_option,
     option,
@@ -22,6 +23,7 @@ from nki_agent.isa.enums import ANY_HBM, ON_CHIP, DgeMode, Engine, Memory, OobMo
 from nki_agent.isa.passes import per_element, streaming
 from nki_agent.isa.rules import (
     not_on_generation,
+    reduction_op,
     same_dtype,
     same_elements,
     same_free,
@@ -33,6 +35,7 @@ PREDICATES = (DType.UINT8, DType.UINT16, DType.UINT32)
 TRANSPOSE_BYTES = 2
 TRANSPOSE_AXES: dict[int, tuple[int, ...]] = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 GEN3 = 3
+SOURCES_MAX = 16
 
 
 def _copy_engines(call: Call) -> tuple[Engine, ...]:
@@ -113,6 +116,46 @@ def _transpose_shape(call: Call) -> Iterator[Diagnostic]:
         )
 
 
+def _sources(call: Call) -> Iterator[Diagnostic]:
+    dst, *sources = call.signature.operands
+    if not 1 <= len(sources) <= SOURCES_MAX:
+        yield Diagnostic(
+            code="NK308",
+            what="number of `srcs` of `dma_compute`",
+            got=str(len(sources)),
+            limit=f"1 to {SOURCES_MAX}",
+            hint="add in several steps",
+        )
+    wanted = dst.pattern.partitions * dst.pattern.free_elems
+    for operand in sources:
+        found = operand.pattern.partitions * operand.pattern.free_elems
+        if found != wanted:
+            yield Diagnostic(
+                code="NK310",
+                what=f"elements of `{operand.role}` of `dma_compute`",
+                got=str(found),
+                limit=f"{wanted}, as `dst`",
+                hint="slice every source to the shape of `dst`",
+            )
+    scales = call.attribute("scales")
+    if isinstance(scales, tuple) and (len(scales) != len(sources) or set(scales) - {1}):
+        yield Diagnostic(
+            code="NK308",
+            what="`scales` of `dma_compute`",
+            got=str(scales),
+            limit="None, or 1.0 for each source",
+            hint="leave `scales` out",
+        )
+    if not call.attribute("unique_indices"):
+        yield Diagnostic(
+            code="NK308",
+            what="`unique_indices` of `dma_compute`",
+            got="False",
+            limit="True",
+            hint="indices that repeat are not supported by the hardware",
+        )
+
+
 MOVEMENT = (
     Declaration(
         name="dma_copy",
@@ -143,6 +186,21 @@ MOVEMENT = (
         rules=(_transpose_dtype, same_dtype("dst", "src"), _transpose_shape, _dge),
         cycles=None,
         page="nki.isa.dma_transpose",
+    ),
+    Declaration(
+        name="dma_compute",
+        parameters=(
+            output("dst", *DMA_REACH),
+            Parameter(name="srcs", kind=Kind.INPUTS, memories=DMA_REACH),
+            option("reduce_op", Kind.ALU_OP),
+            option("scales", Kind.INTS, None),
+            option("unique_indices", Kind.FLAG, default=True),
+            option("oob_mode", Kind.ENUM, OobMode.ERROR, choices=OobMode),
+        ),
+        engines=any_of(Engine.DMA),
+        rules=(reduction_op("reduce_op", "add"), _sources),
+        cycles=None,
+        page="nki.isa.dma_compute",
     ),
     Declaration(
         name="tensor_copy",

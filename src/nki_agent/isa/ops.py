@@ -90,6 +90,7 @@ ACTIVATIONS: dict[str, Activation] = {
     function.name: function
     for function in (
         Activation("copy"),
+        Activation("prelu"),
         Activation("square"),
         Activation("sigmoid"),
         Activation("relu"),

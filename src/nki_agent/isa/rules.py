@@ -349,6 +349,45 @@ def binary_op(*names: str) -> Rule:
     return rule
 
 
+ROW_TILES = {128: 2, 64: 2, 32: 3}
+"""Row tile sizes of the Tensor Engine, with the first generation that has them."""
+
+
+def tiling(call: Call) -> Iterator[Diagnostic]:
+    """`tile_position` and `tile_size` of a matmul come together and name rows of the array.
+
+    Column tiling is documented in prose and excluded by the parameters' text; columns are accepted
+    where the stationary operand fits them, since published kernels use them.
+    """
+    position, size = call.attribute("tile_position"), call.attribute("tile_size")
+    if not position and not size:
+        return
+    pairs = [v for v in (position, size) if isinstance(v, tuple) and len(v) == len("rc")]
+    if len(pairs) != len("rc"):
+        yield _tile_finding(call, f"{position} and {size}", "both as (row, column), or neither")
+        return
+    (row, column), (rows, columns) = pairs
+    stationary = call.get("stationary").pattern
+    sizes = [n for n, first in ROW_TILES.items() if first <= call.chip.generation]
+    good = rows in sizes and columns in sizes
+    good = good and all(isinstance(v, int) for v in (row, column, rows, columns))
+    if not good or row % rows or column % columns:  # type: ignore[operator]
+        limit = f"sizes {sizes}, positions in multiples of them"
+        yield _tile_finding(call, f"{position} and {size}", limit)
+    elif stationary.partitions > rows or row + rows > call.chip.partitions:  # type: ignore[operator]
+        yield _tile_finding(call, f"K={stationary.partitions} at row {row}", f"at most {rows} rows")
+
+
+def _tile_finding(call: Call, got: str, limit: str) -> Diagnostic:
+    return Diagnostic(
+        code="NK308",
+        what=f"`tile_position` and `tile_size` of `{call.declaration.name}`",
+        got=got,
+        limit=limit,
+        hint="leave both out to use the whole array",
+    )
+
+
 def not_on_generation(what: str, first_generation: int, call: Call) -> Diagnostic:
     """The finding for something that an older chip does not have."""
     return Diagnostic(

@@ -49,7 +49,7 @@ def _command(call: Call) -> Iterator[Diagnostic]:
     if value not in COMMANDS:
         yield Diagnostic(
             code="NK308",
-            what="`reduce_cmd` of `activation`",
+            what=f"`reduce_cmd` of `{call.declaration.name}`",
             got=str(value),
             limit=" or ".join(COMMANDS),
             hint="use reset_reduce for the first tile, reduce for the next ones",
@@ -58,7 +58,7 @@ def _command(call: Call) -> Iterator[Diagnostic]:
     if reduces and call.attribute("reduce_op") is None:
         yield Diagnostic(
             code="NK308",
-            what=f"`reduce_cmd={value}` of `activation` without `reduce_op`",
+            what=f"`reduce_cmd={value}` of `{call.declaration.name}` without `reduce_op`",
             hint="add `reduce_op=nl.add`",
         )
 
@@ -69,6 +69,40 @@ def _cycles(call: Call, engine: Engine) -> float:
 
 
 _DATA: Cycles = streaming("data")
+
+
+PAIRS = (
+    ("multiply", "add"),
+    ("multiply", "subtract"),
+    ("multiply", "bypass"),
+    ("add", "bypass"),
+    ("subtract", "bypass"),
+    ("bypass", "bypass"),
+)
+
+
+def _pairs(call: Call) -> Iterator[Diagnostic]:
+    pair = (call.attribute("op0"), call.attribute("op1"))
+    if pair not in PAIRS:
+        yield Diagnostic(
+            code="NK307",
+            what="`op0` and `op1` of `activate2`",
+            got=f"nl.{pair[0]} and nl.{pair[1]}",
+            limit=", ".join(f"({a}, {b})" for a, b in PAIRS),
+            hint="use nl.bypass for a step that does nothing",
+        )
+
+
+def _one_dtype(call: Call) -> Iterator[Diagnostic]:
+    first, second = call.find("imm0"), call.find("imm1")
+    if first and second and first.dtype is not second.dtype:
+        yield Diagnostic(
+            code="NK302",
+            what="dtype of `imm1` of `activate2`",
+            got=second.dtype.value,
+            limit=f"{first.dtype.value}, as `imm0`",
+            hint="give both tiles one dtype",
+        )
 
 
 SCALAR = (
@@ -117,6 +151,37 @@ SCALAR = (
         ),
         cycles=_cycles,
         page="nki.isa.activation_reduce",
+    ),
+    Declaration(
+        name="activate2",
+        parameters=(
+            output("dst", *ON_CHIP),
+            option("op", Kind.ACTIVATION_OP),
+            source("data", *ON_CHIP),
+            scalar("imm0", *ON_CHIP),
+            scalar("imm1", *ON_CHIP),
+            option("op0", Kind.ALU_OP),
+            option("op1", Kind.ALU_OP),
+            scalar("relu_param", *ON_CHIP, default=0.0),
+            option("reverse0", Kind.FLAG, default=False),
+            option("reverse1", Kind.FLAG, default=False),
+            option("reduce_op", Kind.ALU_OP, None),
+            output("reduce_res", *ON_CHIP, default=None),
+            option("reduce_cmd", Kind.ENUM, ReduceCommand.IDLE, choices=ReduceCommand),
+        ),
+        engines=any_of(Engine.SCALAR),
+        rules=(
+            same_partitions("dst", "data", "imm0", "imm1", "relu_param", "reduce_res"),
+            same_free("dst", "data"),
+            columns("imm0", "imm1", "relu_param", "reduce_res"),
+            reduction_op("reduce_op", "add", "maximum", "minimum", "abs_max", "abs_min"),
+            _pairs,
+            _one_dtype,
+            _command,
+        ),
+        cycles=_cycles,
+        page="nki.isa.activate2",
+        first_generation=4,
     ),
 )
 """Instructions whose home is the Scalar Engine."""

@@ -19,7 +19,7 @@ from nki_agent.isa.declaration import (
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import ON_CHIP, Engine, Memory, PerfMode
 from nki_agent.isa.passes import matmul, transpose
-from nki_agent.isa.rules import free_at_most, not_on_generation, same_dtype
+from nki_agent.isa.rules import free_at_most, not_on_generation, same_dtype, tiling
 from nki_agent.isa.signature import Operand
 
 FULL_PRECISION = (DType.FLOAT32, DType.TFLOAT32)
@@ -31,13 +31,22 @@ MATMUL_DTYPES = (
     DType.FLOAT8_E5M2,
     DType.FLOAT8_E4M3FN,
 )
-GEN4 = 4
+FP8 = (DType.FLOAT8_E4M3, DType.FLOAT8_E5M2, DType.FLOAT8_E4M3FN)
+GEN3, GEN4 = 3, 4
 SHORT = 2
+ROW_PAIR = 2
 
 
 def _moving_max(call: Call) -> int:
-    short = call.get("moving").dtype.itemsize <= SHORT
-    return call.chip.matmul_moving_free_max_16bit if short else call.chip.matmul_moving_free_max
+    short = call.get("dst").dtype.itemsize <= SHORT
+    chip = call.chip
+    most = chip.matmul_moving_free_max_16bit if short else chip.matmul_moving_free_max
+    return most * _rows_of(call)
+
+
+def _rows_of(call: Call) -> int:
+    """Sets of rows that one partition holds: 2 in double_row mode."""
+    return 2 if call.attribute("perf_mode") == PerfMode.DOUBLE_ROW else 1
 
 
 def _contraction(call: Call) -> Iterator[Diagnostic]:
@@ -47,14 +56,35 @@ def _contraction(call: Call) -> Iterator[Diagnostic]:
             code="NK303",
             what="contraction (partition) sizes of `nc_matmul` differ:"
             f" stationary[0]={rows[0]}, moving[0]={rows[1]}",
-            hint="both operands carry K on the partition axis: stationary is [K, M], moving is"
-            " [K, N]",
+            hint="both operands carry K on the partition axis: stationary is [K, M], moving is [K, N]",
         )
+
+
+def _double_row(call: Call) -> Iterator[Diagnostic]:
+    if call.attribute("perf_mode") != PerfMode.DOUBLE_ROW:
+        return
+    if call.chip.generation < GEN3:
+        yield not_on_generation("`perf_mode=double_row`", GEN3, call)
+    for role in ("stationary", "moving"):
+        operand = call.get(role)
+        if (
+            operand.dtype not in FP8
+            or len(operand.shape) < ROW_PAIR + 1
+            or operand.shape[1] != ROW_PAIR
+        ):
+            yield Diagnostic(
+                code="NK304",
+                what=f"`{role}` of `nc_matmul` with perf_mode=double_row",
+                got=f"{list(operand.shape)} {operand.dtype.value}",
+                limit="shape [K, 2, ...] of an fp8 dtype",
+                hint="the first free axis holds the two halves of the contraction",
+            )
 
 
 def _result_shape(call: Call) -> Iterator[Diagnostic]:
     dst = call.get("dst").pattern
-    wanted = [call.get(role).pattern.free_elems for role in ("stationary", "moving")]
+    sets = _rows_of(call)
+    wanted = [call.get(role).pattern.free_elems // sets for role in ("stationary", "moving")]
     if [dst.partitions, dst.free_elems] != wanted:
         yield Diagnostic(
             code="NK304",
@@ -103,22 +133,6 @@ def _result_dtype(call: Call) -> Iterator[Diagnostic]:
             got=dst.value,
             limit=limit,
             hint="accumulate in a float32 PSUM tile and cast when copying it to SBUF",
-        )
-
-
-def _no_tiling(call: Call) -> Iterator[Diagnostic]:
-    for name in ("tile_position", "tile_size"):
-        if call.attribute(name):
-            yield Diagnostic(
-                code="NK114",
-                what=f"`{name}` of `nc_matmul` is not modelled",
-                hint="leave it out: the full 128x128 array is used",
-            )
-    if call.attribute("perf_mode") != PerfMode.NONE:
-        yield Diagnostic(
-            code="NK114",
-            what="`perf_mode=double_row` of `nc_matmul` is not modelled",
-            hint="leave `perf_mode` out",
         )
 
 
@@ -193,16 +207,17 @@ TENSOR = (
         engines=any_of(Engine.TENSOR),
         rules=(
             _contraction,
+            _double_row,
             free_at_most(
                 "stationary",
-                lambda c: c.chip.matmul_stationary_free_max,
+                lambda c: c.chip.matmul_stationary_free_max * _rows_of(c),
                 fix="split M: loop over column blocks of stationary",
             ),
             free_at_most("moving", _moving_max, fix="split N: loop over column blocks of moving"),
             _result_shape,
             _dtype_pair,
             _result_dtype,
-            _no_tiling,
+            tiling,
         ),
         cycles=matmul(),
         page="nki.isa.nc_matmul",

@@ -39,6 +39,9 @@ INDICES = (DType.UINT16, DType.UINT32)
 COMPARE = ("equal", "less", "less_equal", "greater", "greater_equal")
 FLOAT32_LOWEST = -3.4028234663852886e38
 SCALAR_ENGINE_PAIRS = {("multiply", "add"), ("multiply", None), ("add", None)}
+CUMULATIVE = tuple(
+    d for d in DType if d not in (DType.INT32, DType.UINT32, DType.TFLOAT32) and not d.is_packed
+)
 WORD_INTS = (DType.INT32, DType.UINT32)
 GEN3 = 3
 BN_STATS_FIELDS = 6
@@ -181,6 +184,19 @@ def _commands(*allowed: ReduceCommand) -> Rule:
                 got=str(value),
                 limit=" or ".join(allowed),
                 hint="use reset_reduce for a single tile",
+            )
+
+    return rule
+
+
+def _load_has_value(name: str) -> Rule:
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        loads = call.attribute("reduce_cmd") == ReduceCommand.LOAD_REDUCE
+        if loads and call.signature.find(name) is None:
+            yield Diagnostic(
+                code="NK308",
+                what=f"`reduce_cmd=load_reduce` of `{call.declaration.name}` without `{name}`",
+                hint=f"pass the start value as `{name}`",
             )
 
     return rule
@@ -342,6 +358,52 @@ _REDUCING = (
         ),
         cycles=per_element("data", extra=64.0),
         page="nki.isa.tensor_scalar_reduce",
+    ),
+    Declaration(
+        name="tensor_scalar_cumulative",
+        parameters=(
+            output("dst", *ON_CHIP, dtypes=CUMULATIVE),
+            source("src", *ON_CHIP, dtypes=CUMULATIVE),
+            option("op0", Kind.ALU_OP),
+            option("op1", Kind.ALU_OP),
+            scalar("imm0", *ON_CHIP, dtypes=FP32),
+            scalar("imm1", *ON_CHIP, default=None, dtypes=FP32),
+            option("reduce_cmd", Kind.ENUM, _R.RESET_REDUCE, choices=ReduceCommand),
+        ),
+        engines=any_of(Engine.VECTOR),
+        rules=(
+            same_partitions("dst", "src", "imm0", "imm1"),
+            same_free("dst", "src"),
+            columns("imm0", "imm1"),
+            binary_op("op0"),
+            one_family("op0", "op1"),
+            reduction_op("op1", "add", "subtract", "multiply", "maximum", "minimum"),
+            _commands(_R.RESET_REDUCE, _R.REDUCE, _R.LOAD_REDUCE),
+            _load_has_value("imm1"),
+        ),
+        cycles=per_element("src"),
+        page="nki.isa.tensor_scalar_cumulative",
+    ),
+    Declaration(
+        name="exponential",
+        parameters=(
+            output("dst", *ON_CHIP),
+            source("src", *ON_CHIP),
+            scalar("max_value", *ON_CHIP, default=0.0, dtypes=FP32),
+            output("reduce_res", *ON_CHIP, default=None),
+            option("reduce_cmd", Kind.ENUM, _R.IDLE, choices=ReduceCommand),
+            scalar("reduce_init", *ON_CHIP, default=0.0, dtypes=FP32),
+        ),
+        engines=any_of(Engine.VECTOR),
+        rules=(
+            same_partitions("dst", "src", "max_value", "reduce_res", "reduce_init"),
+            same_free("dst", "src"),
+            columns("max_value", "reduce_res", "reduce_init"),
+            _commands(_R.IDLE, _R.RESET_REDUCE, _R.REDUCE, _R.LOAD_REDUCE),
+        ),
+        cycles=per_element("src", 0.25),
+        page="nki.isa.exponential",
+        first_generation=4,
     ),
     Declaration(
         name="bn_stats",

@@ -108,11 +108,17 @@ def _require_signature(signature: Signature) -> None:
     _require(good=[k for k, _ in signature.attributes] == names, what="attributes")
     for name, value in signature.attributes:
         _require(good=_is_kind(declaration, name, value), what=f"attribute `{name}`")
-    roles = [o.role for o in signature.operands]
+    try:
+        found = [declaration.parameter(o.role) for o in signature.operands]
+    except KeyError as error:
+        raise _ForgedError("operands") from error
     order = [p.name for p in declaration.tensor_parameters]
-    _require(good=roles == [n for n in order if n in roles], what="operands")
+    places = [order.index(p.name) if p.name in order else -1 for p in found]
+    repeated = [p for p in found if p.kind is not Kind.INPUTS]
+    good = places == sorted(places) and -1 not in places
+    good = good and len({p.name for p in repeated}) == len(repeated)
     needed = {p.name for p in declaration.tensor_parameters if not p.is_optional}
-    _require(good=needed <= set(roles), what="operands")
+    _require(good=good and needed <= {p.name for p in found}, what="operands")
     for operand in signature.operands:
         _require_operand(declaration, operand)
 
@@ -157,7 +163,15 @@ def _is_kind(declaration: Declaration, name: str, value: object) -> bool:
         case Kind.AFFINE_PATTERN:
             pairs = isinstance(value, tuple) and all(isinstance(v, tuple) for v in value)
             return pairs and all(len(v) == len(("step", "count")) for v in value)  # type: ignore[attr-defined]
-        case Kind.OUTPUT | Kind.INPUT | Kind.UPDATE | Kind.SCALAR | Kind.VALUE | Kind.ENGINE:
+        case (
+            Kind.OUTPUT
+            | Kind.INPUT
+            | Kind.INPUTS
+            | Kind.UPDATE
+            | Kind.SCALAR
+            | Kind.VALUE
+            | Kind.ENGINE
+        ):
             return False
 
 

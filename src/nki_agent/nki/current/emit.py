@@ -20,7 +20,7 @@ from nki_agent.isa.signature import SCALAR_PATTERN, AttributeValue, Operand, Sig
 from nki_agent.isa.table import TABLE
 from nki_agent.nki.current.recorder import STATE, fail, fail_with, operand_of, require_recorder
 from nki_agent.nki.current.tensor import NkiTensor
-from nki_agent.nki.current.values import BY_MEANING, ENGINE, OPERATOR_OF, Member
+from nki_agent.nki.current.values import BY_ENGINE, BY_MEANING, OPERATOR_OF, Member
 from nki_agent.program.records import Instruction
 
 
@@ -45,7 +45,7 @@ class NkiInstruction:
 def default_of(parameter: Parameter) -> object:
     """The default in the public signature, as kernels see it."""
     if parameter.kind is Kind.ENGINE:
-        return ENGINE.unknown
+        return BY_ENGINE[parameter.default]
     if parameter.kind is Kind.ENUM:
         return BY_MEANING[parameter.default]
     if parameter.kind is Kind.ALU_OP and isinstance(parameter.default, str):
@@ -69,6 +69,7 @@ def _make_function(declaration: Declaration) -> Callable[..., NkiInstruction]:
         "HANDLE": NkiInstruction(declaration.name),
         "slow": _signature_of,
         "number": number,
+        "list_key": _list_key,
     }
     arguments = []
     for parameter in declaration.parameters:
@@ -115,11 +116,20 @@ def _key_part(parameter: Parameter) -> str:
     name = parameter.name
     if _is_plain(parameter):
         return f"{name}._form"
+    if parameter.kind is Kind.INPUTS:
+        return f"list_key({name})"
     if parameter.is_tensor:
         return f"({name}._form if type({name}) is T else type({name}))"
     if parameter.kind is Kind.VALUE:
         return f"type({name})"
     return name
+
+
+def _list_key(values: object) -> object:
+    """What makes two lists of tensors the same call; TypeError for anything else."""
+    if not isinstance(values, list | tuple):
+        raise TypeError
+    return tuple(v._form for v in values if isinstance(v, NkiTensor))
 
 
 def _binding_lines(declaration: Declaration) -> list[str]:
@@ -134,6 +144,10 @@ def _binding_lines(declaration: Declaration) -> list[str]:
         name = parameter.name
         if _is_plain(parameter):
             lines += [f"    ts.append({name}._tensor)", f"    os.append({name}._offset)"]
+            continue
+        if parameter.kind is Kind.INPUTS:
+            lines += [f"    ts.extend(v._tensor for v in {name})"]
+            lines += [f"    os.extend(v._offset for v in {name})"]
             continue
         lines += [
             f"    if type({name}) is T:",
@@ -154,7 +168,10 @@ def _signature_of(declaration: Declaration, values: tuple[object, ...]) -> int:
     key: list[object] = [declaration.index]
     for parameter, value in zip(declaration.parameters, values, strict=True):
         where = f"`{parameter.name}` of `nisa.{declaration.name}`"
-        if parameter.is_tensor or parameter.kind is Kind.VALUE:
+        if parameter.kind is Kind.INPUTS:
+            operands += _operand_list(parameter, value, where)
+            key.append(_list_key(value))
+        elif parameter.is_tensor or parameter.kind is Kind.VALUE:
             operand = _operand(parameter, value, where)
             operands += [] if operand is None else [operand]
             key.append(value._form if isinstance(value, NkiTensor) else type(value))
@@ -174,6 +191,12 @@ def _signature_of(declaration: Declaration, values: tuple[object, ...]) -> int:
     with suppress(TypeError):
         recorder.known[tuple(key)] = number
     return number
+
+
+def _operand_list(parameter: Parameter, value: object, where: str) -> list[Operand]:
+    if not isinstance(value, list | tuple) or not all(isinstance(v, NkiTensor) for v in value):
+        fail("NK308", where, got=_describe(value), limit="a list of tensors")
+    return [operand_of(f"{parameter.name}{i}", v._form) for i, v in enumerate(value)]
 
 
 def _operand(parameter: Parameter, value: object, where: str) -> Operand | None:
@@ -231,7 +254,15 @@ def _attribute(parameter: Parameter, value: object, where: str) -> AttributeValu
             return _affine_pattern(value, where)
         case Kind.ENUM:
             return _enum(parameter, value, where)
-        case Kind.OUTPUT | Kind.INPUT | Kind.UPDATE | Kind.SCALAR | Kind.VALUE | Kind.ENGINE:
+        case (
+            Kind.OUTPUT
+            | Kind.INPUT
+            | Kind.INPUTS
+            | Kind.UPDATE
+            | Kind.SCALAR
+            | Kind.VALUE
+            | Kind.ENGINE
+        ):
             raise AssertionError(parameter.kind)
 
 

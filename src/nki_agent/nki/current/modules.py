@@ -65,6 +65,7 @@ def _isa_names() -> dict[str, object]:
         "oob_mode": values.OOB_MODE,
         "matmul_perf_mode": values.PERF_MODE,
         "nc_version": values.NC_VERSION,
+        "dma_engine": values.DMA_ENGINE,
     }
     deprecated = {f"{m.name}_engine": m for m in values.ENGINE if m.name not in ("dma", "sync")}
     others = {

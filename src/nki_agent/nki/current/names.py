@@ -9,32 +9,7 @@ from __future__ import annotations
 NOT_MODELLED: dict[str, frozenset[str]] = {
     "nki": frozenset(),
     "nki.isa": frozenset(
-        [
-            "activate2",
-            "core_barrier",
-            "dma_compute",
-            "dropout",
-            "exponential",
-            "local_gather",
-            "nc_matmul_mx",
-            "nc_n_gather",
-            "nc_stream_shuffle",
-            "nonzero_with_count",
-            "quantize_mx",
-            "rand2",
-            "rand_get_state",
-            "rand_set_state",
-            "register_alloc",
-            "register_load",
-            "register_move",
-            "register_store",
-            "rng",
-            "sendrecv",
-            "sequence_bounds",
-            "set_rng_seed",
-            "tensor_scalar_cumulative",
-            "topk",
-        ]
+        """core_barrier register_alloc register_load register_move register_store sendrecv""".split()
     ),
     "nki.language": frozenset(
         [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nki_agent.isa.enums import DgeMode, Engine, Memory, OobMode, PerfMode, ReduceCommand
+from nki_agent.isa.enums import DgeMode, DmaEngine, Engine, Memory, OobMode, PerfMode, ReduceCommand
 
 
 class Member:
@@ -58,6 +58,7 @@ ENGINE = MemberSet(
         "sync": (6, Engine.SYNC),
     },
 )
+BY_ENGINE: dict[object, Member] = {member.meaning: member for member in ENGINE}
 REDUCE_CMD = MemberSet(
     "reduce_cmd", {command.value: (i, command) for i, command in enumerate(ReduceCommand)}
 )
@@ -74,10 +75,13 @@ OOB_MODE = MemberSet("oob_mode", {"error": (0, OobMode.ERROR), "skip": (1, OobMo
 PERF_MODE = MemberSet(
     "matmul_perf_mode", {"none": (0, PerfMode.NONE), "double_row": (1, PerfMode.DOUBLE_ROW)}
 )
+DMA_ENGINE = MemberSet(
+    "dma_engine", {"dma": (1, DmaEngine.DMA), "gpsimd_dma": (2, DmaEngine.GPSIMD_DMA)}
+)
 NC_VERSION = MemberSet("nc_version", {"gen2": (2, 2), "gen3": (3, 3), "gen4": (4, 4)})
 BY_MEANING: dict[object, Member] = {
     member.meaning: member
-    for members in (REDUCE_CMD, DGE_MODE, OOB_MODE, PERF_MODE)
+    for members in (REDUCE_CMD, DGE_MODE, OOB_MODE, PERF_MODE, DMA_ENGINE)
     for member in members
 }
 

@@ -1,0 +1,160 @@
+"""Declarations of the MX instructions of NeuronCore-v4: quantisation, and matmul on packed data.
+
+Layout (nki.isa.quantize_mx, MX deep dive): a group is 8 partitions by 4 elements; its scale lies in
+the first 4 partitions of each quadrant of 32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.isa.declaration import (
+    Call,
+    Declaration,
+    Kind,
+    any_of,
+    option,
+    output,
+    source,
+    update,
+)
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine, Memory
+from nki_agent.isa.passes import per_element
+from nki_agent.isa.rules import tiling
+from nki_agent.isa.signature import Operand
+
+GEN4 = 4
+QUADRANT = 32
+PACK = 4
+SHORT = (DType.FLOAT16, DType.BFLOAT16)
+PACKED = (DType.FLOAT8_E5M2_X4, DType.FLOAT8_E4M3FN_X4, DType.FLOAT4_E2M1FN_X4)
+QUANTISED = (DType.FLOAT8_E5M2_X4, DType.FLOAT8_E4M3FN_X4)
+SCALES = (DType.FLOAT8_E8M0FNU, DType.UINT8)
+
+
+def _quadrants(role: str, operand: Operand, name: str) -> Iterator[Diagnostic]:
+    if operand.pattern.partitions % QUADRANT:
+        yield Diagnostic(
+            code="NK303",
+            what=f"partitions of `{role}` of `{name}`",
+            got=str(operand.pattern.partitions),
+            limit="a multiple of 32",
+            hint="MX groups lie in quadrants of 32 partitions",
+        )
+
+
+def _quantise_shapes(call: Call) -> Iterator[Diagnostic]:
+    src, dst, scale = (call.get(r).pattern for r in ("src", "dst", "dst_scale"))
+    yield from _quadrants("src", call.get("src"), "quantize_mx")
+    if src.free_elems % PACK or dst.free_elems * PACK != src.free_elems:
+        yield Diagnostic(
+            code="NK304",
+            what=f"free sizes of `quantize_mx`: src {src.free_elems}",
+            got=f"dst {dst.free_elems}",
+            limit="a multiple of 4, and a quarter of it",
+            hint="four values pack into one element of `dst`",
+        )
+    elif dst.partitions != src.partitions or scale.free_elems != dst.free_elems:
+        yield Diagnostic(
+            code="NK304",
+            what="shapes of `dst` and `dst_scale` of `quantize_mx`",
+            got=f"{list(dst.shape)} and {list(scale.shape)}",
+            limit=f"[{src.partitions}, {src.free_elems // PACK}] for both",
+            hint="scales lie in 4 of each 32 partitions",
+        )
+
+
+def _matmul_shapes(call: Call) -> Iterator[Diagnostic]:
+    stationary, moving, dst = (call.get(r).pattern for r in ("stationary", "moving", "dst"))
+    yield from _quadrants("stationary", call.get("stationary"), "nc_matmul_mx")
+    if stationary.partitions != moving.partitions:
+        yield Diagnostic(
+            code="NK303",
+            what="contraction (partition) sizes of `nc_matmul_mx` differ:"
+            f" stationary[0]={stationary.partitions}, moving[0]={moving.partitions}",
+            hint="both operands carry K / 4 on the partition axis",
+        )
+    limit = call.chip.matmul_stationary_free_max
+    if stationary.free_elems > limit or stationary.free_elems % 2:
+        yield Diagnostic(
+            code="NK305",
+            what="free size of `stationary` of `nc_matmul_mx`",
+            got=str(stationary.free_elems),
+            limit=f"an even number up to {limit}",
+            hint="split or pad M",
+        )
+    wide = call.get("dst").dtype is DType.BFLOAT16
+    most = call.chip.matmul_moving_free_max_16bit if wide else call.chip.matmul_moving_free_max
+    if moving.free_elems > most:
+        yield Diagnostic(
+            code="NK305",
+            what="free size of `moving` of `nc_matmul_mx`",
+            got=str(moving.free_elems),
+            limit=str(most),
+            hint="split N",
+        )
+    if [dst.partitions, dst.free_elems] != [stationary.free_elems, moving.free_elems]:
+        yield Diagnostic(
+            code="NK304",
+            what="shape of `dst` of `nc_matmul_mx`",
+            got=str([dst.partitions, dst.free_elems]),
+            limit=f"{[stationary.free_elems, moving.free_elems]}, that is [M, N]",
+            hint="dst = stationary.T @ moving",
+        )
+
+
+def _scale_shapes(call: Call) -> Iterator[Diagnostic]:
+    for role in ("stationary", "moving"):
+        data, scale = call.get(role).pattern, call.get(f"{role}_scale").pattern
+        if scale.free_elems != data.free_elems or scale.partitions > data.partitions:
+            yield Diagnostic(
+                code="NK304",
+                what=f"shape of `{role}_scale` of `nc_matmul_mx`",
+                got=str(list(scale.shape)),
+                limit=f"free size {data.free_elems}, at most {data.partitions} partitions",
+                hint="use the scales that `quantize_mx` wrote",
+            )
+
+
+def _cycles(call: Call, _engine: Engine) -> float:
+    rows = call.get("stationary").pattern.free_elems
+    columns = call.get("moving").pattern.free_elems
+    return max(min(call.chip.min_instruction_cycles, rows), columns)
+
+
+MICROSCALING = (
+    Declaration(
+        name="quantize_mx",
+        parameters=(
+            output("dst", Memory.SBUF, dtypes=QUANTISED),
+            source("src", Memory.SBUF, dtypes=SHORT),
+            update("dst_scale", Memory.SBUF, dtypes=SCALES),
+        ),
+        engines=any_of(Engine.VECTOR),
+        rules=(_quantise_shapes,),
+        cycles=per_element("src", 0.25),
+        page="nki.isa.quantize_mx",
+        first_generation=GEN4,
+    ),
+    Declaration(
+        name="nc_matmul_mx",
+        parameters=(
+            update("dst", Memory.PSUM, dtypes=(DType.FLOAT32, DType.BFLOAT16)),
+            source("stationary", Memory.SBUF, dtypes=PACKED),
+            source("moving", Memory.SBUF, dtypes=PACKED),
+            source("stationary_scale", Memory.SBUF, dtypes=SCALES),
+            source("moving_scale", Memory.SBUF, dtypes=SCALES),
+            option("tile_position", Kind.INTS, None),
+            option("tile_size", Kind.INTS, None),
+            option("accumulate", Kind.FLAG, default=None),
+        ),
+        engines=any_of(Engine.TENSOR),
+        rules=(_matmul_shapes, _scale_shapes, tiling),
+        cycles=_cycles,
+        page="nki.isa.nc_matmul_mx",
+        first_generation=GEN4,
+    ),
+)
+"""Instructions on MX data."""
