@@ -96,8 +96,8 @@ def test_hbm_view_drops_indexed_dimensions(view: str, expected: object) -> None:
         ("t.ap(pattern=[[256, 128], [1, 257]])", "NK202"),
         ("t.ap(pattern=[[256, 128], [1, 4]], offset=254)", "NK202"),
         ("t.rearrange(('p', 'h', 'w'), ('p', ('w', 'h')))", "NK210"),
-        ("t.indirect(t)", "NK114"),
-        ("t.ap(pattern=[[256, 128], [1, 4]], vector_offset=t)", "NK114"),
+        ("t.indirect(t)", "NK311"),
+        ("t.ap(pattern=[[256, 128], [1, 4]], vector_offset=t)", "NK210"),
     ],
 )
 def test_view_that_leaves_its_storage_is_refused(view: str, code: str) -> None:

@@ -38,7 +38,6 @@ OUT = "out = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm)\n"
         (body("exit(3)"), "NK109", "SystemExit: 3"),
         (body("return kernel(x)"), "NK111", "recursion"),
         (body("return np.ones(1 << 62)"), "NK109", ""),
-        (body(OUT + "return out") + "\ngrid = (2,)\n", "NK114", "grid"),
         (body(OUT + "return out") + "\ngrid = (3, 3)\n", "NK116", "grid"),
         (HEAD + "nisa.memset(None, 0)\n", "NK109", "outside of a kernel"),
         (body(OUT + "return out") + "\nkernel(1)\n", "NK109", "import time"),

@@ -45,7 +45,7 @@ def test_program_round_trips_with_equal_bytes() -> None:
 
 def test_loops_guards_and_scopes_round_trip() -> None:
     row = Instruction(0, (1,), (Affine(4, ((0, 512),)),), (), 0, Detail(after=(0,)))
-    loop = Loop(LoopKind.SEQUENTIAL, 0, 0, Affine(8, ()), 1, None, (row,), 0)
+    loop = Loop(LoopKind.SEQUENTIAL, 0, 0, 0, Affine(8, ()), 1, (row,), 0)
     nested = Scope(ScopeKind.MULTI_BUFFER, 2, (Guard((), (loop,)),))
     program = Program(
         dialect=Dialect.BETA1,

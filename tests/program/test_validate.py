@@ -11,11 +11,13 @@ import pytest
 
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.isa.dtype import DType
-from nki_agent.isa.enums import Engine, Memory
+from nki_agent.isa.enums import Engine, Memory, OobMode
 from nki_agent.isa.signature import Operand, Pattern, Signature
 from nki_agent.program.records import (
     Constant,
     Detail,
+    Dynamic,
+    DynamicKind,
     Init,
     Instruction,
     Program,
@@ -84,6 +86,7 @@ def number_cases() -> Callable[[object], str]:
     return lambda value: value if isinstance(value, str) else f"case{next(numbers)}"
 
 
+KIND, OOB = DynamicKind.SCALAR, OobMode.ERROR
 BAD_CONSTANT = Constant("0" * 64, DType.FLOAT32, (1,), b"\0\0\0\0")
 
 
@@ -98,7 +101,11 @@ BAD_CONSTANT = Constant("0" * 64, DType.FLOAT32, (1,), b"\0\0\0\0")
         with_instruction(tensors=(0,)),
         with_instruction(offsets=()),
         with_instruction(immediates=(1.0,)),
-        with_instruction(detail=Detail()),
+        with_instruction(detail=Detail(registers=(0,))),
+        with_instruction(detail=Detail(after=(-1,))),
+        with_instruction(detail=Detail(blocks=((),))),
+        with_instruction(detail=Detail(dynamic=(Dynamic(0, KIND, None, 4, OOB),))),
+        with_instruction(detail=Detail(dynamic=(Dynamic(9, KIND, 0, 4, OOB),))),
         with_signature(op="teleport"),
         with_signature(attributes=()),
         with_signature(attributes=(("oob_mode", "error"),)),

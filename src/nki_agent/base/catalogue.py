@@ -204,6 +204,12 @@ _ROWS = (
         "See the limit in the message.",
     ),
     CodeInfo(
+        "NK216",
+        "Tensor used outside of its loop",
+        "A tensor that a run-time loop's body makes ends with the loop.",
+        "Allocate it before the loop.",
+    ),
+    CodeInfo(
         "NK301",
         "Operand in the wrong memory",
         "Each operand of an instruction has the memories that its engine can reach.",
@@ -280,6 +286,30 @@ _ROWS = (
         "Fails on hardware",
         "The function works in simulators and fails when compiled for a device.",
         "Use the replacement in the message.",
+    ),
+    CodeInfo(
+        "NK401",
+        "Order that cannot be kept",
+        "Explicit orders hold within one body; run-time loops do not lie inside `nl.no_reorder`.",
+        "Put both instructions in one body, or the `no_reorder` block inside the loop.",
+    ),
+    CodeInfo(
+        "NK402",
+        "Cores read shared memory without a barrier",
+        "A core reads bytes of a shared tensor that the other core writes, with no barrier between.",
+        "Call `nisa.core_barrier(data=tensor, cores=(0, 1))` after the writes.",
+    ),
+    CodeInfo(
+        "NK403",
+        "Cores wait for each other for ever",
+        "A barrier or an exchange of one core has no partner on the other.",
+        "Let both cores reach the same barriers and exchanges in the same order.",
+    ),
+    CodeInfo(
+        "NK404",
+        "Data race under `no_reorder`",
+        "Instructions of different engines touch the same bytes without an order.",
+        "Leave `no_reorder` out, or add `depends_on`.",
     ),
     CodeInfo(
         "NK501",

@@ -123,7 +123,10 @@ CHANCE = (
     ),
     Declaration(
         name="rand_set_state",
-        parameters=(source("src_seeds", Memory.SBUF, dtypes=(DType.UINT32,)), engine_option(Engine.GPSIMD)),
+        parameters=(
+            source("src_seeds", Memory.SBUF, dtypes=(DType.UINT32,)),
+            engine_option(Engine.GPSIMD),
+        ),
         engines=_state_engines,
         rules=(_state_words,),
         cycles=per_element("src_seeds"),

@@ -40,6 +40,10 @@ class Kind(StrEnum):
     AFFINE_PATTERN = "affine_pattern"
     """[[step, count], ...] over the free axes."""
     ENUM = "enum"
+    TEXT = "text"
+    REGISTER = "register"
+    WORD = "word"
+    """A register, or an int that the instruction carries."""
     ENGINE = "engine"
 
 
@@ -81,6 +85,16 @@ class Parameter:
     def is_tensor(self) -> bool:
         """Whether it takes a tensor (a scalar parameter may)."""
         return self.kind in TENSOR_KINDS
+
+
+OFFSET_SUFFIX = ".offset"
+"""Ends the role of the operand that holds another operand's run-time offsets."""
+OFFSET_PARAMETER = Parameter(
+    name="offset",
+    kind=Kind.INPUT,
+    memories=(Memory.SBUF,),
+    dtypes=(DType.INT32, DType.UINT32, DType.UINT16, DType.INT16),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +142,12 @@ class Declaration:
     @property
     def tensor_parameters(self) -> tuple[Parameter, ...]:
         """Parameters that may hold a tensor, in call order: the order of a signature's operands."""
-        return tuple(p for p in self.parameters if p.is_tensor or p.kind is Kind.VALUE)
+        return tuple(p for p in self.parameters if p.is_tensor or p.kind in (Kind.VALUE, Kind.WORD))
+
+    @property
+    def register_parameters(self) -> tuple[Parameter, ...]:
+        """Parameters that may hold a register, in call order."""
+        return tuple(p for p in self.parameters if p.kind in (Kind.REGISTER, Kind.WORD))
 
     @property
     def attribute_parameters(self) -> tuple[Parameter, ...]:
@@ -136,7 +155,7 @@ class Declaration:
         return tuple(
             p
             for p in self.parameters
-            if not p.is_tensor and p.kind not in (Kind.VALUE, Kind.ENGINE)
+            if not p.is_tensor and p.kind not in (Kind.VALUE, Kind.ENGINE, Kind.REGISTER, Kind.WORD)
         )
 
     def parameter(self, name: str) -> Parameter:
@@ -144,6 +163,8 @@ class Declaration:
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
+            if name == f"{parameter.name}{OFFSET_SUFFIX}" and parameter.is_tensor:
+                return OFFSET_PARAMETER
             is_list = parameter.kind is Kind.INPUTS and name.startswith(parameter.name)
             if is_list and name[len(parameter.name) :].isdecimal():
                 return parameter

@@ -93,8 +93,8 @@ def _groups_of_16(role: str) -> Rule:
 def _local_gather(call: Call) -> Iterator[Diagnostic]:
     each = call.attribute("num_elem_per_idx")
     if each not in PER_INDEX:
-        limit = ", ".join(map(str, PER_INDEX))
-        yield _finding(call, "`num_elem_per_idx`", each, limit, "gather in powers of two")
+        choices = ", ".join(map(str, PER_INDEX))
+        yield _finding(call, "`num_elem_per_idx`", each, choices, "gather in powers of two")
         return
     index = call.get("index").pattern
     per_core = index.free_elems * GROUP

@@ -82,6 +82,11 @@ def two_inputs(first: str, second: str) -> Cycles:
     return cycles
 
 
+def free_of_charge(call: Call, _engine: Engine) -> float:
+    """The shortest instruction: a sequencer's work, no data path."""
+    return float(call.chip.min_instruction_cycles)
+
+
 def matmul() -> Cycles:
     """max(min(64, M), N) for 16-bit and narrower, four passes for fp32."""
 

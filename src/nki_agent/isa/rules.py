@@ -371,10 +371,10 @@ def tiling(call: Call) -> Iterator[Diagnostic]:
     sizes = [n for n, first in ROW_TILES.items() if first <= call.chip.generation]
     good = rows in sizes and columns in sizes
     good = good and all(isinstance(v, int) for v in (row, column, rows, columns))
-    if not good or row % rows or column % columns:  # type: ignore[operator]
+    if not good or row % rows or column % columns:
         limit = f"sizes {sizes}, positions in multiples of them"
         yield _tile_finding(call, f"{position} and {size}", limit)
-    elif stationary.partitions > rows or row + rows > call.chip.partitions:  # type: ignore[operator]
+    elif stationary.partitions > rows or row + rows > call.chip.partitions:
         yield _tile_finding(call, f"K={stationary.partitions} at row {row}", f"at most {rows} rows")
 
 

@@ -56,7 +56,7 @@ def _contraction(call: Call) -> Iterator[Diagnostic]:
             code="NK303",
             what="contraction (partition) sizes of `nc_matmul` differ:"
             f" stationary[0]={rows[0]}, moving[0]={rows[1]}",
-            hint="both operands carry K on the partition axis: stationary is [K, M], moving is [K, N]",
+            hint="both carry K on the partition axis: stationary is [K, M], moving is [K, N]",
         )
 
 

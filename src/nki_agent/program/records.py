@@ -147,25 +147,33 @@ class DynamicKind(StrEnum):
 
 
 class Dynamic(msgspec.Struct, frozen=True, array_like=True):
-    """A run-time offset of one operand, from a register or a view."""
+    """A run-time offset of one operand.
+
+    `operand` counts the signature's tensor operands. The value comes from `register`, or from the
+    operand with the role `<role>.offset`. `scalar` moves the whole view by value * stride;
+    `vector` gives each index of the view's first axis its own row: row i begins at
+    offset + value[i] * stride; `indirect` picks free elements of each partition by a list of
+    offsets that lies in a snake over `stride_bytes` partitions.
+    """
 
     operand: int
-    register: int | None
-    tensor: int | None
-    offset_bytes: int
     kind: DynamicKind
-    axis: int
+    register: int | None
     stride_bytes: int
-    bound: int
     oob: OobMode
 
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
-    """What few instructions have: blocks of their tensors, run-time offsets, explicit order."""
+    """What few instructions have: blocks of their tensors, run-time offsets, explicit order.
+
+    `after` holds numbers of earlier instructions of the same core, counted in program order, loop
+    bodies once. `registers` are the registers that a register instruction names, in call order.
+    """
 
     blocks: tuple[tuple[Affine, ...], ...] = ()
     dynamic: tuple[Dynamic, ...] = ()
     after: tuple[int, ...] = ()
+    registers: tuple[int, ...] = ()
 
 
 class Instruction(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
@@ -184,16 +192,25 @@ class Instruction(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False)
 
 
 class Loop(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A loop that the dialect keeps."""
+    """A loop that the dialect keeps; loops are numbered in program order over all cores.
+
+    In a `fori` loop, `index` is the register that the body reads, and a bound may be a register in
+    place of a number. In a `while` loop, `index` holds `test` before the first iteration and `next`
+    before the later ones, and the loop ends when it is 0.
+    """
 
     kind: LoopKind
+    number: int
     index: int
     lower: int | Affine
     upper: int | Affine | None
     step: int
-    test: int | None
     body: tuple[Node, ...]
     stack: int
+    lower_register: int | None = None
+    upper_register: int | None = None
+    test: int | None = None
+    next: int | None = None
 
 
 class Guard(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -244,9 +261,19 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         """The call stack of this id, outermost frame first."""
         return tuple(self.sites[site] for site in self.stacks[index])
 
-    def instructions(self) -> Iterator[Instruction]:
-        """Every instruction of core 0 in program order, loop bodies once."""
-        return _walk(self.bodies[0]) if self.bodies else iter(())
+    def instructions(self, core: int = 0) -> Iterator[Instruction]:
+        """Every instruction of one core in program order, loop bodies once."""
+        return walk(self.bodies[core]) if core < len(self.bodies) else iter(())
+
+    def all_instructions(self) -> Iterator[Instruction]:
+        """Every instruction of every core."""
+        for core in range(len(self.bodies)):
+            yield from self.instructions(core)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether one core runs instructions one after the other: no loop, no scope."""
+        return len(self.bodies) == 1 and all(isinstance(n, Instruction) for n in self.bodies[0])
 
 
 class TraceReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,10 +283,11 @@ class TraceReply(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Diagnostic, ...]
 
 
-def _walk(body: tuple[Node, ...]) -> Iterator[Instruction]:
+def walk(body: tuple[Node, ...]) -> Iterator[Instruction]:
+    """Every instruction of a body in order, loop bodies once."""
     for node in body:
         match node:
             case Instruction():
                 yield node
             case Loop() | Guard() | Scope():
-                yield from _walk(node.body)
+                yield from walk(node.body)

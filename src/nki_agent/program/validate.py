@@ -10,17 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+import msgspec
 import numpy as np
 
 from nki_agent.base.diagnostic import Diagnostic, Stack
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.chip.spec import ChipSpec
-from nki_agent.isa.declaration import Call, Declaration, Kind
+from nki_agent.isa.declaration import OFFSET_PARAMETER, OFFSET_SUFFIX, Call, Declaration, Kind
 from nki_agent.isa.enums import Memory
 from nki_agent.isa.rules import check_call
 from nki_agent.isa.signature import SCALAR_PATTERN, Operand, Signature
 from nki_agent.isa.table import TABLE
-from nki_agent.program.records import Init, Instruction, Program, Tensor
+from nki_agent.program.records import (
+    Detail,
+    Dynamic,
+    DynamicKind,
+    Guard,
+    Init,
+    Instruction,
+    Loop,
+    LoopKind,
+    Node,
+    Program,
+    Scope,
+    ScopeKind,
+    Tensor,
+)
 
 INSTRUCTIONS_MAX = 4_000_000
 TENSORS_MAX = 4_000_000
@@ -47,7 +62,8 @@ def check_program(program: Program, chip: ChipSpec) -> list[Diagnostic]:
             )
         ]
     findings = list(_check_signatures(program, chip))
-    return findings or list(_check_bounds(program))
+    findings = findings or list(_check_bounds(program))
+    return findings or [*_check_dynamic(program), *_check_scopes(program)]
 
 
 def _require(*, good: bool, what: str) -> None:
@@ -57,7 +73,7 @@ def _require(*, good: bool, what: str) -> None:
 
 def _require_structure(program: Program) -> None:
     _require(good=len(program.tensors) <= TENSORS_MAX, what="too many tensors")
-    _require(good=len(program.bodies) == 1, what="one body is expected")
+    _require(good=len(program.bodies) == program.launch.cores in (1, 2), what="bodies of cores")
     for stack in program.stacks:
         _require(good=all(0 <= s < len(program.sites) for s in stack), what="site of a stack")
     _require_constants(program)
@@ -96,7 +112,7 @@ def _require_tensor(program: Program, tensor: Tensor) -> None:
         constant = program.constants[tensor.constant]
         good = constant.shape == tensor.shape and constant.dtype is tensor.dtype
         _require(good=good and not tensor.memory.is_on_chip, what="constant of a tensor")
-    _require(good=not tensor.blocks and not tensor.scope, what="loops of the other dialect")
+    _require(good=not tensor.blocks, what="blocks of the other dialect")
 
 
 def _require_signature(signature: Signature) -> None:
@@ -113,11 +129,17 @@ def _require_signature(signature: Signature) -> None:
     except KeyError as error:
         raise _ForgedError("operands") from error
     order = [p.name for p in declaration.tensor_parameters]
-    places = [order.index(p.name) if p.name in order else -1 for p in found]
-    repeated = [p for p in found if p.kind is not Kind.INPUTS]
-    good = places == sorted(places) and -1 not in places
-    good = good and len({p.name for p in repeated}) == len(repeated)
-    needed = {p.name for p in declaration.tensor_parameters if not p.is_optional}
+    plain = [p for p in found if p is not OFFSET_PARAMETER]
+    good = found[: len(plain)] == plain
+    places = [order.index(p.name) if p.name in order else -1 for p in plain]
+    single = [p for p in plain if p.kind is not Kind.INPUTS]
+    good = good and places == sorted(places) and -1 not in places
+    good = good and len({p.name for p in single}) == len(single)
+    needed = {
+        p.name
+        for p in declaration.tensor_parameters
+        if not p.is_optional and p.kind is not Kind.WORD
+    }
     _require(good=good and needed <= {p.name for p in found}, what="operands")
     for operand in signature.operands:
         _require_operand(declaration, operand)
@@ -126,7 +148,7 @@ def _require_signature(signature: Signature) -> None:
 def _require_operand(declaration: Declaration, operand: Operand) -> None:
     kind = declaration.parameter(operand.role).kind
     if operand.is_immediate:
-        good = kind in (Kind.SCALAR, Kind.VALUE) and operand.pattern == SCALAR_PATTERN
+        good = kind in (Kind.SCALAR, Kind.VALUE, Kind.WORD) and operand.pattern == SCALAR_PATTERN
         _require(good=good, what="immediate operand")
         return
     pattern = operand.pattern
@@ -153,7 +175,7 @@ def _is_kind(declaration: Declaration, name: str, value: object) -> bool:
             return isinstance(value, bool)
         case Kind.INT:
             return isinstance(value, int | float) and not isinstance(value, bool)
-        case Kind.ALU_OP | Kind.ACTIVATION_OP:
+        case Kind.ALU_OP | Kind.ACTIVATION_OP | Kind.TEXT:
             return isinstance(value, str)
         case Kind.ENUM:
             assert parameter.choices is not None
@@ -170,6 +192,8 @@ def _is_kind(declaration: Declaration, name: str, value: object) -> bool:
             | Kind.UPDATE
             | Kind.SCALAR
             | Kind.VALUE
+            | Kind.WORD
+            | Kind.REGISTER
             | Kind.ENGINE
         ):
             return False
@@ -197,30 +221,115 @@ def _require_arguments(program: Program) -> None:
 
 
 def _require_instructions(program: Program) -> None:
-    body = program.bodies[0]
-    _require(good=len(body) <= INSTRUCTIONS_MAX, what="too many instructions")
-    tensor_counts = [sum(not o.is_immediate for o in s.operands) for s in program.signatures]
-    immediate_counts = [sum(o.is_immediate for o in s.operands) for s in program.signatures]
-    num_signatures, num_stacks = len(program.signatures), len(program.stacks)
-    num_tensors = len(program.tensors)
+    if sum(1 for _ in program.all_instructions()) > INSTRUCTIONS_MAX:
+        raise _ForgedError("too many instructions")
+    counts = _OperandCounts(program)
+    loops: set[int] = set()
+    for body in program.bodies:
+        _require_body(program, counts, body, (), loops)
+
+
+class _OperandCounts:
+    """How many tensors, immediates and registers each signature binds."""
+
+    def __init__(self, program: Program) -> None:
+        signatures = program.signatures
+        self.tensors = [sum(not o.is_immediate for o in s.operands) for s in signatures]
+        self.immediates = [sum(o.is_immediate for o in s.operands) for s in signatures]
+        self.registers = [_num_registers(s) for s in signatures]
+
+
+def _num_registers(signature: Signature) -> int:
+    roles = {o.role for o in signature.operands}
+    parameters = TABLE[signature.op].register_parameters
+    return sum(1 for p in parameters if p.kind is Kind.REGISTER or p.name not in roles)
+
+
+def _require_body(
+    program: Program,
+    counts: _OperandCounts,
+    body: tuple[Node, ...],
+    path: tuple[int, ...],
+    loops: set[int],
+) -> None:
+    """Check a body's references; `path` holds the numbers of the loops around it."""
     for node in body:
-        good = isinstance(node, Instruction) and node.detail is None
-        _require(good=good, what="loops of the other dialect")
-        assert isinstance(node, Instruction)
-        index = node.signature
-        good = 0 <= index < num_signatures and 0 <= node.stack < num_stacks
-        _require(good=good, what="signature of an instruction")
-        good = len(node.tensors) == len(node.offsets) == tensor_counts[index]
-        good = good and len(node.immediates) == immediate_counts[index]
-        _require(good=good, what="operands of an instruction")
-        for tensor in node.tensors:
-            if not 0 <= tensor < num_tensors:
-                raise _ForgedError("tensor of an instruction")
+        match node:
+            case Instruction():
+                _require_instruction(program, counts, node)
+            case Loop():
+                _require_loop(program, node)
+                _require(good=node.number not in loops, what="number of a loop")
+                loops.add(node.number)
+                _require_body(program, counts, node.body, (*path, node.number), loops)
+            case Scope():
+                good = node.kind is ScopeKind.NO_REORDER
+                _require(good=good, what="scope of the other dialect")
+                _require_body(program, counts, node.body, path, loops)
+            case Guard():
+                raise _ForgedError("guard of the other dialect")
+
+
+def _require_loop(program: Program, loop: Loop) -> None:
+    good = loop.kind in (LoopKind.FORI, LoopKind.WHILE) and 0 < loop.step < INT_MAX
+    good = good and isinstance(loop.lower, int) and -INT_MAX < loop.lower < INT_MAX
+    is_while = loop.kind is LoopKind.WHILE
+    good = good and (loop.upper is None) == is_while
+    good = good and (loop.test is not None) == is_while == (loop.next is not None)
+    good = good and (is_while or isinstance(loop.upper, int))
+    good = good and 0 <= loop.stack < len(program.stacks)
+    named = (loop.index, loop.lower_register, loop.upper_register, loop.test, loop.next)
+    limit = len(program.registers)
+    good = good and all(r is None or 0 <= r < limit for r in named)
+    _require(good=good, what="loop")
+
+
+def _require_instruction(program: Program, counts: _OperandCounts, node: Instruction) -> None:
+    index = node.signature
+    good = 0 <= index < len(program.signatures) and 0 <= node.stack < len(program.stacks)
+    if not good:
+        raise _ForgedError("signature of an instruction")
+    if (
+        len(node.tensors) != counts.tensors[index]
+        or len(node.offsets) != counts.tensors[index]
+        or len(node.immediates) != counts.immediates[index]
+    ):
+        raise _ForgedError("operands of an instruction")
+    limit = len(program.tensors)
+    for tensor in node.tensors:
+        if not 0 <= tensor < limit:
+            raise _ForgedError("tensor of an instruction")
+    if node.detail is not None or counts.registers[index]:
+        _require_detail(program, counts, node)
+
+
+def _require_detail(program: Program, counts: _OperandCounts, node: Instruction) -> None:
+    detail = node.detail or Detail()
+    limit = len(program.registers)
+    good = len(detail.registers) == counts.registers[node.signature]
+    good = good and all(0 <= r < limit for r in detail.registers) and not detail.blocks
+    good = good and all(n >= 0 for n in detail.after)
+    _require(good=good, what="details of an instruction")
+    operands = [o for o in program.signatures[node.signature].operands if not o.is_immediate]
+    roles = {o.role for o in operands}
+    moved = [d.operand for d in detail.dynamic]
+    _require(good=len(set(moved)) == len(moved), what="run-time offsets")
+    for dynamic in detail.dynamic:
+        good = 0 <= dynamic.operand < len(operands)
+        _require(good=good and abs(dynamic.stride_bytes) < INT_MAX, what="run-time offset")
+        role = f"{operands[dynamic.operand].role}{OFFSET_SUFFIX}"
+        has_tensor = role in roles
+        good = has_tensor == (dynamic.register is None)
+        good = good and (dynamic.register is None or 0 <= dynamic.register < limit)
+        _require(good=good, what="run-time offset")
+    offsets = sum(r.endswith(OFFSET_SUFFIX) for r in roles)
+    tensors = sum(d.register is None for d in detail.dynamic)
+    _require(good=offsets == tensors, what="run-time offsets")
 
 
 def _check_signatures(program: Program, chip: ChipSpec) -> Iterator[Diagnostic]:
     first_stack: dict[int, int] = {}
-    for instruction in program.instructions():
+    for instruction in program.all_instructions():
         first_stack.setdefault(instruction.signature, instruction.stack)
     for index, stack in first_stack.items():
         signature = program.signatures[index]
@@ -242,7 +351,7 @@ def _at(finding: Diagnostic, where: Stack) -> Diagnostic:
 
 def _check_bounds(program: Program) -> Iterator[Diagnostic]:
     """Every operand lies inside its tensor, aligned, in the memory its signature names."""
-    body = [n for n in program.bodies[0] if isinstance(n, Instruction)]
+    body = list(program.all_instructions())
     if not body:
         return
     forms = _OperandColumns(program)
@@ -321,12 +430,86 @@ def _out_of_bounds(program: Program, node: Instruction, operand_index: int) -> D
     )
 
 
+def _check_dynamic(program: Program) -> Iterator[Diagnostic]:
+    """Run-time offsets are where an instruction can take them, with indices of the right shape."""
+    for node in program.all_instructions():
+        for dynamic in node.detail.dynamic if node.detail is not None else ():
+            found = _dynamic_fault(program, node, dynamic)
+            if found is not None:
+                yield msgspec.structs.replace(found, where=program.stack(node.stack))
+                return
+
+
+def _dynamic_fault(program: Program, node: Instruction, dynamic: Dynamic) -> Diagnostic | None:
+    signature = program.signatures[node.signature]
+    operands = [o for o in signature.operands if not o.is_immediate]
+    operand = operands[dynamic.operand]
+    offset = signature.find(f"{operand.role}{OFFSET_SUFFIX}")
+    what = f"run-time offset of `{operand.role}` of `{signature.op}`"
+    is_dma = TABLE[signature.op].cycles is None
+    good, limit = _dynamic_rule(operand, offset, dynamic.kind, is_dma=is_dma)
+    if good:
+        return None
+    got = "a register" if offset is None else str(list(offset.shape))
+    hint = "see `.ap(scalar_offset=, vector_offset=)` and `.indirect`"
+    return Diagnostic(code="NK308", what=what, got=got, limit=limit, hint=hint)
+
+
+def _dynamic_rule(
+    operand: Operand, offset: Operand | None, kind: DynamicKind, *, is_dma: bool
+) -> tuple[bool, str]:
+    """Whether an operand may move in this way, and how it may."""
+    match kind:
+        case DynamicKind.SCALAR:
+            good = offset is None or offset.pattern.partitions * offset.pattern.free_elems == 1
+            return good, "a register, or a tile of one element"
+        case DynamicKind.VECTOR:
+            rows = operand.pattern.free[0][1] if operand.pattern.free else 0
+            good = is_dma and offset is not None and operand.pattern.partition is None
+            good = good and offset is not None and offset.shape == (rows, 1)
+            return good, f"a DMA on HBM with indices of shape [{rows}, 1]"
+        case DynamicKind.INDIRECT:
+            rows = operand.pattern.partitions
+            good = not is_dma and offset is not None
+            good = good and offset is not None and offset.shape[0] == rows
+            return good, f"an engine's operand with offsets in {rows} partitions"
+
+
+def _check_scopes(program: Program) -> Iterator[Diagnostic]:
+    """A tensor made in a run-time loop is used in that loop only."""
+    for body in program.bodies:
+        yield from _scope_faults(program, body, ())
+
+
+def _scope_faults(
+    program: Program, body: tuple[Node, ...], path: tuple[int, ...]
+) -> Iterator[Diagnostic]:
+    for node in body:
+        match node:
+            case Instruction():
+                for number in node.tensors:
+                    scope = program.tensors[number].scope
+                    if scope and path[: len(scope)] != scope:
+                        yield Diagnostic(
+                            code="NK216",
+                            what=f"tensor `{program.tensors[number].name}` is used outside of the"
+                            " run-time loop that made it",
+                            where=program.stack(node.stack),
+                            hint="allocate it before the loop",
+                        )
+                        return
+            case Loop():
+                yield from _scope_faults(program, node.body, (*path, node.number))
+            case Scope() | Guard():
+                yield from _scope_faults(program, node.body, path)
+
+
 def written_arguments(program: Program) -> set[int]:
     """Tensors of arguments that some instruction writes."""
     arguments = {a.tensor for a in program.arguments if a.tensor is not None}
     positions: dict[int, tuple[int, ...]] = {}
     written: set[int] = set()
-    for node in program.instructions():
+    for node in program.all_instructions():
         places = positions.get(node.signature)
         if places is None:
             places = positions[node.signature] = written_positions(

@@ -10,36 +10,47 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
-from nki_agent.isa.declaration import REQUIRED, Call, Declaration, Kind, Parameter
+from nki_agent.isa.declaration import (
+    OFFSET_SUFFIX,
+    REQUIRED,
+    Call,
+    Declaration,
+    Kind,
+    Parameter,
+)
 from nki_agent.isa.dtype import DType
-from nki_agent.isa.enums import Engine
+from nki_agent.isa.enums import Engine, OobMode
 from nki_agent.isa.rules import check_call
 from nki_agent.isa.signature import SCALAR_PATTERN, AttributeValue, Operand, Signature
 from nki_agent.isa.table import TABLE
 from nki_agent.nki.current.recorder import STATE, fail, fail_with, operand_of, require_recorder
+from nki_agent.nki.current.register import VirtualRegister
 from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.nki.current.values import BY_ENGINE, BY_MEANING, OPERATOR_OF, Member
-from nki_agent.program.records import Instruction
+from nki_agent.program.records import Detail, Dynamic, Instruction
 
 
-class NkiInstruction:
-    """The handle that an instruction returns."""
+class NkiInstruction(int):
+    """The handle that an instruction returns: its number in its core's program order."""
 
-    __slots__ = ("_op",)
+    __slots__ = ()
 
-    def __init__(self, op: str) -> None:
-        """`op` names the instruction, for messages."""
-        self._op = op
+    def depends_on(self, *producers: object) -> NkiInstruction:
+        """Let this instruction wait for others that do not share data with it.
 
-    def depends_on(self, *others: object) -> None:
-        """Explicit ordering; not modelled."""
-        fail(
-            "NK114",
-            f"`depends_on` of `{self._op}` is not modelled",
-            hint="instructions keep their program order where their data overlaps",
-        )
+        Both must lie in the same body: an order into or out of a run-time loop cannot be kept.
+        """
+        numbers = []
+        for producer in producers:
+            if not isinstance(producer, NkiInstruction):
+                got = type(producer).__name__
+                fail("NK308", "argument of `depends_on`", got=got, limit="an instruction's handle")
+            numbers.append(int(producer))
+        require_recorder("depends_on").add_order(int(self), tuple(numbers))
+        return self
 
 
 def default_of(parameter: Parameter) -> object:
@@ -66,8 +77,8 @@ def _make_function(declaration: Declaration) -> Callable[..., NkiInstruction]:
         "I": Instruction,
         "getframe": sys._getframe,
         "DECLARATION": declaration,
-        "HANDLE": NkiInstruction(declaration.name),
-        "slow": _signature_of,
+        "H": NkiInstruction,
+        "slow": _record_slowly,
         "number": number,
         "list_key": _list_key,
     }
@@ -90,18 +101,22 @@ def _source(declaration: Declaration, arguments: list[str]) -> str:
     name = declaration.name
     key = ", ".join([str(declaration.index), *(_key_part(p) for p in declaration.parameters)])
     values = ", ".join(p.name for p in declaration.parameters)
+    head = f"def {name}({', '.join(arguments)}, name=None):"
+    if declaration.register_parameters:
+        return f"{head}\n    return slow(DECLARATION, ({values},), getframe(1))\n"
     lines = [
-        f"def {name}({', '.join(arguments)}, name=None):",
+        head,
         "    r = STATE.recorder",
         "    try:",
         f"        s = r.known.get(({key}))",
         "    except (AttributeError, TypeError):",
         "        s = None",
         "    if s is None:",
-        f"        s = slow(DECLARATION, ({values},))",
-        "        r = STATE.recorder",
+        f"        return slow(DECLARATION, ({values},), getframe(1))",
         *_binding_lines(declaration),
-        "    return HANDLE",
+        "    n = r.num_instructions",
+        "    r.num_instructions = n + 1",
+        "    return H(n)",
     ]
     return "\n".join(lines) + "\n"
 
@@ -120,7 +135,7 @@ def _key_part(parameter: Parameter) -> str:
         return f"list_key({name})"
     if parameter.is_tensor:
         return f"({name}._form if type({name}) is T else type({name}))"
-    if parameter.kind is Kind.VALUE:
+    if parameter.kind in (Kind.VALUE, Kind.WORD):
         return f"type({name})"
     return name
 
@@ -159,58 +174,128 @@ def _binding_lines(declaration: Declaration) -> list[str]:
     return [*lines, append.format(tensors="tuple(ts)", offsets="tuple(os)", immediates="tuple(im)")]
 
 
-def _signature_of(declaration: Declaration, values: tuple[object, ...]) -> int:
-    """Bind, check and record a call that the trace has not seen; the signature's id."""
-    recorder = require_recorder(f"nisa.{declaration.name}")
-    operands: list[Operand] = []
-    attributes: dict[str, AttributeValue] = {}
-    engine: Engine | None = None
-    key: list[object] = [declaration.index]
-    for parameter, value in zip(declaration.parameters, values, strict=True):
-        where = f"`{parameter.name}` of `nisa.{declaration.name}`"
+class _Bound:
+    """The parts of a call that is recorded for the first time."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        self.declaration = declaration
+        self.operands: list[Operand] = []
+        self.tensors: list[NkiTensor] = []
+        self.immediates: list[int | float] = []
+        self.registers: list[int] = []
+        self.attributes: dict[str, AttributeValue] = {}
+        self.engine: Engine | None = None
+        self.key: list[object] | None = [declaration.index]
+
+    def add(self, parameter: Parameter, value: object) -> None:
+        """Bind one argument."""
+        where = f"`{parameter.name}` of `nisa.{self.declaration.name}`"
+        key: object = value
         if parameter.kind is Kind.INPUTS:
-            operands += _operand_list(parameter, value, where)
-            key.append(_list_key(value))
-        elif parameter.is_tensor or parameter.kind is Kind.VALUE:
-            operand = _operand(parameter, value, where)
-            operands += [] if operand is None else [operand]
-            key.append(value._form if isinstance(value, NkiTensor) else type(value))
+            self._add_list(parameter, value, where)
+            key = _list_key(value)
+        elif parameter.kind in (Kind.REGISTER, Kind.WORD) and isinstance(value, VirtualRegister):
+            is_dst = parameter.kind is Kind.REGISTER and parameter.name == "dst"
+            self.registers.append(value.require_writable() if is_dst else value.number)
+            self.key = None
+        elif parameter.kind is Kind.REGISTER:
+            fail("NK308", where, got=_describe(value), limit="a register of `nisa.register_alloc`")
+        elif parameter.is_tensor or parameter.kind in (Kind.VALUE, Kind.WORD):
+            self._add_operand(parameter, value, where)
+            key = value._form if isinstance(value, NkiTensor) else type(value)
+        elif parameter.kind is Kind.ENGINE:
+            self.engine = _engine(value, where)
         else:
-            key.append(value)
-            if parameter.kind is Kind.ENGINE:
-                engine = _engine(value, where)
+            self.attributes[parameter.name] = _attribute(parameter, value, where)
+        if self.key is not None:
+            self.key.append(key)
+
+    def _add_list(self, parameter: Parameter, value: object, where: str) -> None:
+        if not isinstance(value, list | tuple):
+            fail("NK308", where, got=_describe(value), limit="a list of tensors")
+        for number_, item in enumerate(value):
+            if not isinstance(item, NkiTensor):
+                fail("NK308", where, got=_describe(item), limit="a list of tensors")
+            self._add_tensor(f"{parameter.name}{number_}", item)
+
+    def _add_operand(self, parameter: Parameter, value: object, where: str) -> None:
+        if type(value) is NkiTensor:
+            if parameter.kind in (Kind.VALUE, Kind.WORD):
+                fail("NK308", where, got="a tensor", limit="a number")
+            self._add_tensor(parameter.name, value)
+        elif value is None and parameter.is_optional:
+            return
+        elif parameter.kind in (Kind.SCALAR, Kind.VALUE, Kind.WORD):
+            plain = number(value, where)
+            dtype = DType.INT32 if isinstance(plain, int) else DType.FLOAT32
+            if parameter.kind is Kind.WORD and dtype is not DType.INT32:
+                fail("NK308", where, got=_describe(value), limit="an int or a register")
+            self.operands.append(Operand(parameter.name, None, dtype, SCALAR_PATTERN))
+            self.immediates.append(plain)
+        else:
+            hint = "pass a tile: `nl.ndarray(shape, dtype, buffer=nl.sbuf)`"
+            fail("NK308", where, got=_describe(value), limit="a tensor", hint=hint)
+
+    def _add_tensor(self, role: str, tensor: NkiTensor) -> None:
+        self.operands.append(operand_of(role, tensor._static_form))
+        self.tensors.append(tensor)
+        if tensor._dynamic is not None:
+            self.key = None
+
+    def detail(self) -> Detail | None:
+        """Registers and run-time offsets; the tensors of offsets become operands."""
+        dynamic = []
+        oob = self.attributes.get("oob_mode", OobMode.ERROR.value)
+        for position, tensor in enumerate(list(self.tensors)):
+            move = tensor._dynamic
+            if move is None:
+                continue
+            register = None
+            if isinstance(move.source, VirtualRegister):
+                register = move.source.number
             else:
-                attributes[parameter.name] = _attribute(parameter, value, where)
-    if "axis" in attributes:
-        attributes["axis"] = _axes(attributes["axis"], operands)
-    signature = Signature(declaration.name, tuple(attributes.items()), engine, tuple(operands))
+                role = [o for o in self.operands if not o.is_immediate][position].role
+                self._add_tensor(f"{role}{OFFSET_SUFFIX}", move.source)
+            mode = OobMode(str(oob))
+            dynamic.append(Dynamic(position, move.kind, register, move.stride_bytes, mode))
+        if not dynamic and not self.registers:
+            return None
+        return Detail(dynamic=tuple(dynamic), registers=tuple(self.registers))
+
+
+def _record_slowly(
+    declaration: Declaration, values: tuple[object, ...], frame: FrameType
+) -> NkiInstruction:
+    """Bind, check and record a call whose signature the trace has not seen, or that is dynamic."""
+    recorder = require_recorder(f"nisa.{declaration.name}")
+    bound = _Bound(declaration)
+    for parameter, value in zip(declaration.parameters, values, strict=True):
+        bound.add(parameter, value)
+    if "axis" in bound.attributes:
+        bound.attributes["axis"] = _axes(bound.attributes["axis"], bound.operands)
+    detail = bound.detail()
+    signature = Signature(
+        declaration.name, tuple(bound.attributes.items()), bound.engine, tuple(bound.operands)
+    )
     for finding in check_call(Call(declaration, signature, recorder.chip)):
         fail_with(finding)
-    number = recorder.signature_id(signature)
-    # A list among the attributes has no hash: such calls take this path each time.
-    with suppress(TypeError):
-        recorder.known[tuple(key)] = number
-    return number
-
-
-def _operand_list(parameter: Parameter, value: object, where: str) -> list[Operand]:
-    if not isinstance(value, list | tuple) or not all(isinstance(v, NkiTensor) for v in value):
-        fail("NK308", where, got=_describe(value), limit="a list of tensors")
-    return [operand_of(f"{parameter.name}{i}", v._form) for i, v in enumerate(value)]
-
-
-def _operand(parameter: Parameter, value: object, where: str) -> Operand | None:
-    if type(value) is NkiTensor:
-        if parameter.kind is Kind.VALUE:
-            fail("NK308", where, got="a tensor", limit="a number")
-        return operand_of(parameter.name, value._form)
-    if value is None and parameter.is_optional:
-        return None
-    if parameter.kind in (Kind.SCALAR, Kind.VALUE):
-        dtype = DType.INT32 if isinstance(number(value, where), int) else DType.FLOAT32
-        return Operand(parameter.name, None, dtype, SCALAR_PATTERN)
-    hint = "pass a tile: `nl.ndarray(shape, dtype, buffer=nl.sbuf)`"
-    fail("NK308", where, got=_describe(value), limit="a tensor", hint=hint)
+    index = recorder.signature_id(signature)
+    if bound.key is not None:
+        # A list among the attributes has no hash: such calls take this path each time.
+        with suppress(TypeError):
+            recorder.known[tuple(bound.key)] = index
+    recorder.body.append(
+        Instruction(
+            index,
+            tuple(t._tensor for t in bound.tensors),
+            tuple(t._offset for t in bound.tensors),
+            tuple(bound.immediates),
+            recorder.stack_id(frame),
+            detail,
+        )
+    )
+    recorder.num_instructions += 1
+    return NkiInstruction(recorder.num_instructions - 1)
 
 
 def number(value: object, where: str = "immediate") -> int | float:
@@ -254,6 +339,8 @@ def _attribute(parameter: Parameter, value: object, where: str) -> AttributeValu
             return _affine_pattern(value, where)
         case Kind.ENUM:
             return _enum(parameter, value, where)
+        case Kind.TEXT:
+            return _text(value, where)
         case (
             Kind.OUTPUT
             | Kind.INPUT
@@ -261,9 +348,17 @@ def _attribute(parameter: Parameter, value: object, where: str) -> AttributeValu
             | Kind.UPDATE
             | Kind.SCALAR
             | Kind.VALUE
+            | Kind.WORD
+            | Kind.REGISTER
             | Kind.ENGINE
         ):
             raise AssertionError(parameter.kind)
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        fail("NK308", where, got=_describe(value), limit="a string that is known while tracing")
+    return value
 
 
 def _flag(value: object, where: str) -> bool:

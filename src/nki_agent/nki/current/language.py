@@ -413,14 +413,14 @@ for _range_name in ("affine_range", "sequential_range", "static_range"):
 
 @public
 def program_id(axis: int = 0) -> int:
-    """Index of this program; 0, since one core runs it."""
-    return 0
+    """Number of the core that runs this."""
+    return require_recorder("nl.program_id").core
 
 
 @public
 def num_programs(axes: object = 0) -> int:
-    """Number of programs; 1."""
-    return 1
+    """Number of cores of the launch."""
+    return require_recorder("nl.num_programs").launch.cores
 
 
 @public

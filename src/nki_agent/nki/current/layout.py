@@ -1,7 +1,7 @@
 """Views in other shapes, orders and dtypes of the same storage.
 
 Source: nki.language.NkiTensor (0.6.0). Partition rule: dimension 0 of an on-chip tensor is never
-permuted, broadcast, split, merged or squeezed. Not modelled: run-time offsets.
+permuted, broadcast, split, merged or squeezed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from typing import Self
 
 from nki_agent.isa.dtype import DType, find_dtype
-from nki_agent.nki.current.recorder import fail
-from nki_agent.nki.current.view import DIMS_MAX, View
+from nki_agent.nki.current.recorder import fail, require_generation
+from nki_agent.nki.current.register import VirtualRegister
+from nki_agent.nki.current.view import DIMS_MAX, Move, View
+from nki_agent.program.records import DynamicKind
+
+INDIRECT_GENERATION = 4
 
 
 class Layout(View):
@@ -228,12 +232,6 @@ class Layout(View):
         dtype: object = None,
     ) -> Self:
         """An explicit access pattern [[stride, count], ...] in elements of the raw storage."""
-        if scalar_offset is not None or vector_offset is not None:
-            fail(
-                "NK114",
-                "run-time offsets of `.ap` are not modelled",
-                hint="use Python integers for `offset`",
-            )
         new = self.dtype if dtype is None else find_dtype(dtype)
         if new is None:
             fail("NK302", f"dtype of `.ap` of `{self.name}`", got=str(dtype), limit="an NKI dtype")
@@ -245,9 +243,40 @@ class Layout(View):
                 got=str(pairs),
                 limit=f"1 to {DIMS_MAX} pairs [stride, count], counts positive",
             )
-        return self._strided(pairs, new, self._as_int(offset or 0, "offset"))
+        move = self._move(scalar_offset, vector_offset, indirect_dim, new)
+        return self._strided(pairs, new, self._as_int(offset or 0, "offset"), move)
 
-    def _strided(self, pairs: list[list[int]], dtype: DType, offset: int) -> Self:
+    def _move(
+        self, scalar_offset: object, vector_offset: object, indirect_dim: int, dtype: DType
+    ) -> Move | None:
+        """The run-time offset that `.ap` asks for; it scales with a stride of this view."""
+        if scalar_offset is None and vector_offset is None:
+            return None
+        source = vector_offset if scalar_offset is None else scalar_offset
+        both = scalar_offset is not None and vector_offset is not None
+        if both or self._dynamic is not None:
+            fail("NK210", f"run-time offsets of a view of `{self.name}`", got="two", limit="one")
+        if not isinstance(source, View | VirtualRegister):
+            limit = "an SBUF tile or a register"
+            fail("NK308", "run-time offset of `.ap`", got=type(source).__name__, limit=limit)
+        dim = self._dim(indirect_dim)
+        stride = self._strides[dim] // self.dtype.itemsize * dtype.itemsize
+        if vector_offset is not None:
+            if isinstance(source, VirtualRegister) or dim != 0 or self._on_chip:
+                fail(
+                    "NK210",
+                    f"`vector_offset` of `{self.name}`",
+                    got=f"dimension {dim} in {self.buffer}",
+                    limit="dimension 0 of an HBM tensor, indices in an SBUF tile of shape (P, 1)",
+                )
+            return Move(DynamicKind.VECTOR, source, stride)
+        if dim == 0 and self._on_chip:
+            self._refuse_partition(".ap(scalar_offset=...)")
+        return Move(DynamicKind.SCALAR, source, stride)
+
+    def _strided(
+        self, pairs: list[list[int]], dtype: DType, offset: int, move: Move | None = None
+    ) -> Self:
         item = dtype.itemsize
         row = self._storage.num_bytes // item
         start, byte_offset = self._start, self._offset + offset * item
@@ -265,7 +294,7 @@ class Layout(View):
             byte_offset %= row * item
             strides[0] = 1
         shape = tuple(n for _, n in pairs)
-        view = type(self)(self._storage, dtype, shape, tuple(strides), byte_offset, start)
+        view = type(self)(self._storage, dtype, shape, tuple(strides), byte_offset, start, move)
         view._require_inside(pairs)
         return view
 
@@ -283,13 +312,24 @@ class Layout(View):
                 hint="the largest element is offset + sum(stride * (count - 1))",
             )
 
-    def vector_select(self, dim: int, vector_offset: object) -> Self:
-        """Run-time row selection; not modelled."""
-        fail("NK114", "`vector_select` is not modelled", hint="docs/reference/coverage.md")
-
     def indirect(self, index: object, num_elem: int | None = None) -> Self:
-        """Tensor indirection; not modelled."""
-        fail("NK114", "`indirect` is not modelled", hint="docs/reference/coverage.md")
+        """Free elements of each partition by a list of offsets (NeuronCore-v4).
+
+        Offset i lies in the snake `index[i % 16, i // 16]` (32 for the Tensor Engine).
+        """
+        if not isinstance(index, View) or not self._on_chip:
+            limit = "an on-chip view, and an SBUF tile of offsets"
+            fail("NK210", f"`indirect` of `{self.name}`", got=type(index).__name__, limit=limit)
+        count = index.size if num_elem is None else self._as_int(num_elem, "num_elem")
+        if not 0 < count <= index.size:
+            fail("NK210", "`num_elem` of `indirect`", got=str(count), limit=f"1 to {index.size}")
+        require_generation(f"`indirect` of `{self.name}`", INDIRECT_GENERATION)
+        shape = (self.shape[0], count)
+        strides = (self._strides[0], self.dtype.itemsize)
+        view = type(self)(
+            self._storage, self.dtype, shape, strides, self._offset, self._start, self._dynamic
+        )
+        return view._moved(Move(DynamicKind.INDIRECT, index, self.dtype.itemsize))
 
 
 def _infer(sizes: list[int], total: int) -> list[int]:

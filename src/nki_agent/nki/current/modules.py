@@ -16,6 +16,7 @@ from typing import Any
 
 from nki_agent.isa.dtype import DType
 from nki_agent.nki.current import (
+    control,
     language,  # noqa: F401 - registers its functions
     values,
 )
@@ -24,6 +25,7 @@ from nki_agent.nki.current.emit import NkiInstruction, make_functions
 from nki_agent.nki.current.jit import Kernel, jit
 from nki_agent.nki.current.names import NOT_MODELLED
 from nki_agent.nki.current.recorder import fail, require_recorder
+from nki_agent.nki.current.register import VirtualRegister
 from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.nki.current.tile_size import TileSize
 
@@ -57,6 +59,10 @@ def get_nc_sub_version() -> int:
     return 0
 
 
+IN_LANGUAGE = ("device_print",)
+"""Instructions whose function is in `nki.language`."""
+
+
 def _isa_names() -> dict[str, object]:
     enums = {
         "engine": values.ENGINE,
@@ -71,11 +77,14 @@ def _isa_names() -> dict[str, object]:
     others = {
         "NkiInstruction": NkiInstruction,
         "NkiValidationError": NkiValidationError,
+        "VirtualRegister": VirtualRegister,
+        "register_alloc": control.register_alloc,
         "get_nc_version": get_nc_version,
         "get_nc_sub_version": get_nc_sub_version,
         "constants": SimpleNamespace(**enums),
     }
-    return {**ISA, **enums, **deprecated, **others}
+    instructions = {name: ISA[name] for name in ISA if name not in IN_LANGUAGE}
+    return {**instructions, **enums, **deprecated, **others}
 
 
 def _language_names() -> dict[str, object]:
@@ -83,6 +92,7 @@ def _language_names() -> dict[str, object]:
     dtypes = {dtype.value: dtype for dtype in DType}
     return {
         **LANGUAGE,
+        **{name: ISA[name] for name in IN_LANGUAGE},
         **regions,
         **dtypes,
         "tile_size": TileSize(),

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 NOT_MODELLED: dict[str, frozenset[str]] = {
     "nki": frozenset(),
-    "nki.isa": frozenset(
-        """core_barrier register_alloc register_load register_move register_store sendrecv""".split()
-    ),
+    "nki.isa": frozenset(),
     "nki.language": frozenset(
         [
             "cos",
@@ -22,15 +20,6 @@ NOT_MODELLED: dict[str, frozenset[str]] = {
             "rand",
             "random_seed",
             "gather_flattened",
-            "no_reorder",
-            "dynamic_range",
-            "fori_loop",
-            "while_loop",
-            "device_print",
-            "prelu",
-            "float8_e5m2_x4",
-            "float8_e4m3fn_x4",
-            "float4_e2m1fn_x4",
         ]
     ),
     "nki.collectives": frozenset(

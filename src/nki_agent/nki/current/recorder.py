@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+import msgspec
 import numpy as np
 
 from nki_agent.base.diagnostic import Diagnostic, Frame, Stack
@@ -26,14 +27,18 @@ from nki_agent.program.records import (
     Access,
     Argument,
     Constant,
+    Detail,
     Dialect,
     Init,
     Instruction,
     Launch,
+    Node,
     Program,
+    Register,
     Result,
     StaticValue,
     Tensor,
+    walk,
 )
 
 _OWN_FOLDER = str(Path(__file__).parent) + os.sep
@@ -94,9 +99,21 @@ class Recorder:
         self.chip: ChipSpec = load_chip(target)
         self.kernel = kernel
         self.known: dict[tuple[object, ...], int] = {}
-        self.body: list[Instruction] = []
+        self.body: list[Node] = []
+        """Where instructions go now: the innermost open loop or scope, else the core's own list."""
         self.tensors: list[Tensor] = []
         self.launch = Launch()
+        self.core = 0
+        self.path: tuple[int, ...] = ()
+        """Numbers of the open loops, outermost first."""
+        self.no_reorder = False
+        self.num_instructions = 0
+        self._bodies: list[list[Node]] = []
+        self._outer: list[list[Node]] = []
+        self._num_loops = 0
+        self._registers: list[Register] = []
+        self._shared: list[int] = []
+        self._num_shared = 0
         self._signatures: dict[Signature, int] = {}
         self._arguments: list[Argument] = []
         self._constants: dict[tuple[str, str, tuple[int, ...]], int] = {}
@@ -106,6 +123,85 @@ class Recorder:
         self._stack_ids: dict[tuple[int, ...], int] = {}
         self._is_own: dict[str, bool] = {}
         self._keep: list[object] = []
+
+    def start_core(self, core: int) -> None:
+        """Begin the trace of one core; cores share arguments and `shared_hbm` tensors."""
+        self.core = core
+        self.body = []
+        self.path = ()
+        self.num_instructions = 0
+        self._bodies.append(self.body)
+        self._outer = []
+        self._num_shared = 0
+
+    def open_body(self) -> None:
+        """Collect what follows in a list of its own."""
+        self._outer.append(self.body)
+        self.body = []
+
+    def close_body(self) -> tuple[Node, ...]:
+        """End the innermost list and give what it holds."""
+        body, self.body = self.body, self._outer.pop()
+        return tuple(body)
+
+    def open_loop(self) -> int:
+        """Begin the body of a loop and give the loop's number."""
+        number = self._num_loops
+        self._num_loops += 1
+        self.path = (*self.path, number)
+        self.open_body()
+        return number
+
+    def close_loop(self) -> tuple[Node, ...]:
+        """End the innermost loop's body."""
+        self.path = self.path[:-1]
+        return self.close_body()
+
+    def add_register(self, name: str) -> int:
+        """Record a register and give its id."""
+        self._registers.append(Register(name, None))
+        return len(self._registers) - 1
+
+    def add_order(self, number: int, producers: tuple[int, ...]) -> None:
+        """Let instruction `number` wait for earlier ones of the same open body."""
+        first = self.num_instructions - sum(1 for _ in walk(tuple(self.body)))
+        for position, node in enumerate(self.body):
+            if isinstance(node, Instruction) and first + position == number:
+                break
+            if not isinstance(node, Instruction):
+                first += sum(1 for _ in walk((node,))) - 1
+        else:
+            fail("NK401", "`depends_on` across a loop or scope", hint="order within one body")
+        here = range(first, number)
+        if not all(p in here for p in producers):
+            fail(
+                "NK401",
+                "`depends_on` names an instruction outside of this body, or a later one",
+                hint="both instructions must lie in the same loop body, the producer first",
+            )
+        detail = node.detail or Detail()
+        after = (*detail.after, *producers)
+        self.body[position] = msgspec.structs.replace(
+            node, detail=msgspec.structs.replace(detail, after=after)
+        )
+
+    def find_shared(self, tensor: Tensor) -> int | None:
+        """The tensor of core 0 that this `shared_hbm` allocation of core 1 stands for."""
+        number = self._num_shared
+        self._num_shared += 1
+        if self.core == 0:
+            return None
+        if number < len(self._shared):
+            first = self.tensors[self._shared[number]]
+            if (first.shape, first.dtype) == (tensor.shape, tensor.dtype):
+                return self._shared[number]
+        fail(
+            "NK116",
+            f"`shared_hbm` allocation {number} of core 1 ({tensor.name} {list(tensor.shape)})",
+            got="no match on core 0",
+            limit="the same allocations in the same order on both cores",
+            hint="allocate shared tensors before branching on `nl.program_id(0)`",
+        )
 
     def stack_id(self, frame: FrameType | None) -> int:
         """The id of the call stack that starts at `frame`."""
@@ -134,7 +230,12 @@ class Recorder:
         return self._signatures.setdefault(signature, len(self._signatures))
 
     def add_tensor(self, tensor: Tensor) -> int:
-        """Record an allocation and give its id."""
+        """Record an allocation and give its id; a shared one of core 1 has the id of core 0's."""
+        if tensor.memory is Memory.SHARED_HBM:
+            known = self.find_shared(tensor)
+            if known is not None:
+                return known
+            self._shared.append(len(self.tensors))
         self.tensors.append(tensor)
         return len(self.tensors) - 1
 
@@ -167,11 +268,11 @@ class Recorder:
             results=results,
             tensors=tuple(self.tensors),
             constants=tuple(self._constant_rows),
-            registers=(),
+            registers=tuple(self._registers),
             signatures=tuple(self._signatures),
             sites=tuple(self._sites),
             stacks=tuple(self._stacks),
-            bodies=(tuple(self.body),),
+            bodies=tuple(tuple(body) for body in self._bodies),
         )
 
 
@@ -217,6 +318,19 @@ def fail(code: str, what: str, *, got: str = "", limit: str = "", hint: str = ""
     )
 
 
+def require_generation(what: str, generation: int) -> None:
+    """Refuse what an older chip does not have."""
+    found = require_recorder(what).chip.generation
+    if found < generation:
+        fail(
+            "NK311",
+            f"{what} on NeuronCore-v{found}",
+            got="not available",
+            limit=f"NeuronCore-v{generation} or newer",
+            hint="choose another `--target`",
+        )
+
+
 def fail_with(finding: Diagnostic) -> NoReturn:
     """Raise a finding of `isa` at the kernel line that is running."""
     fail(finding.code, finding.what, got=finding.got, limit=finding.limit, hint=finding.hint)
@@ -234,4 +348,5 @@ def make_tensor(
     """A tensor record for the kernel line that is running."""
     recorder = require_recorder("nl.ndarray")
     stack = recorder.stack_id(sys._getframe(1))
-    return Tensor(name, memory, shape, dtype, init, stack, address)
+    path = recorder.path if memory.is_on_chip else ()
+    return Tensor(name, memory, shape, dtype, init, stack, address, scope=path)

@@ -200,15 +200,14 @@ def _launch_of(module: ModuleType, arguments: Sequence[ArgumentSpec]) -> Launch:
     if grid is None:
         return Launch()
     cores = tuple(grid) if isinstance(grid, tuple | list) else (grid,)
-    if cores == (1,):
-        return Launch(grid=(1,))
-    code, limit = ("NK114", "1 core") if cores == (2,) else ("NK116", "1 core")
+    if cores in ((1,), (2,)):
+        return Launch(grid=cores, cores=cores[0])
     raise KernelError(
         Diagnostic(
-            code=code,
+            code="NK116",
             what="`grid` of the kernel file",
             got=str(cores)[:60],
-            limit=limit,
+            limit="(1,) or (2,)",
             where=(Frame(str(module.__file__), 1, ""),),
             hint="remove `grid`; loop over tiles inside of the kernel",
         )
@@ -222,11 +221,30 @@ def run_entry(
     recorder = Recorder(target=target, kernel=kernel.__name__)
     recorder.launch = launch
     STATE.recorder = recorder
+    recorder.start_core(0)
     values = [_argument_value(recorder, spec) for spec in arguments]
     _require_signature(kernel, arguments)
-    returned = kernel.function(*values)
+    results = _results(kernel, kernel.function(*values), arguments)
+    for core in range(1, launch.cores):
+        recorder.start_core(core)
+        _require_same(kernel, results, _results(kernel, kernel.function(*values), arguments))
     STATE.recorder = None
-    return recorder.finish(_results(kernel, returned, arguments))
+    return recorder.finish(results)
+
+
+def _require_same(kernel: Kernel, first: tuple[Result, ...], other: tuple[Result, ...]) -> None:
+    if first != other:
+        code = kernel.function.__code__
+        raise KernelError(
+            Diagnostic(
+                code="NK112",
+                what="results of the two cores",
+                got="different tensors",
+                limit="the same `shared_hbm` tensors",
+                where=(Frame(code.co_filename, code.co_firstlineno, kernel.__name__),),
+                hint="return the same tensors whatever `nl.program_id(0)` is",
+            )
+        )
 
 
 def _argument_value(recorder: Recorder, spec: ArgumentSpec) -> object:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import NoReturn, Self
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
 
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Memory
 from nki_agent.nki.current.recorder import FORM_IDS, fail, kind_id
+from nki_agent.nki.current.register import VirtualRegister
 from nki_agent.nki.current.values import REGIONS, DynamicSlice, Region
+from nki_agent.program.records import DynamicKind
 
 DIMS_MAX = 5
 """Dimensions that a view may have (nki.language.NkiTensor)."""
@@ -38,10 +41,20 @@ class Storage:
         self.num_bytes = self.elems * dtype.itemsize
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A run-time offset of a view: from a register, or from a tensor in SBUF."""
+
+    kind: DynamicKind
+    source: Any
+    stride_bytes: int
+
+
 class View:
     """A view of a tensor in HBM, SBUF or PSUM."""
 
     __slots__ = (
+        "_dynamic",
         "_form",
         "_kind",
         "_offset",
@@ -61,6 +74,7 @@ class View:
         strides: tuple[int, ...],
         offset: int,
         start: int = 0,
+        move: Move | None = None,
     ) -> None:
         """`strides` and `offset` in bytes; on chip stride 0 and `start` count partitions."""
         self._storage = storage
@@ -71,7 +85,14 @@ class View:
         self._start = start
         self.dtype = dtype
         self.shape = shape
-        self._form = FORM_IDS[self._kind, start, shape, strides]
+        self._dynamic = move
+        # A view that moves at run time has no form, so that no call takes the fast path with it.
+        self._form = -1 if move is not None else self._static_form
+
+    @property
+    def _static_form(self) -> int:
+        """The form of the view, its run-time offset aside."""
+        return FORM_IDS[self._kind, self._start, self.shape, self._strides]
 
     # -- attributes ---------------------------------------------------------------------------
 
@@ -117,12 +138,8 @@ class View:
     def is_contiguous(self) -> bool:
         """Whether the view covers its storage in row-major order (free axes only on chip)."""
         expected = self.dtype.itemsize
-        first = 1 if self._on_chip else 0
-        for size, stride in zip(
-            self.shape[: first - 1 if first else None : -1],
-            self._strides[: first - 1 if first else None : -1],
-            strict=True,
-        ):
+        pairs = list(zip(self.shape, self._strides, strict=True))[1 if self._on_chip else 0 :]
+        for size, stride in reversed(pairs):
             if size != 1 and stride != expected:
                 return False
             expected *= size
@@ -133,14 +150,14 @@ class View:
         return [[s, n] for s, n in zip(self.strides, self.shape, strict=True)]
 
     def is_indirect(self) -> bool:
-        """Whether a run-time value addresses the view; never, in what is modelled."""
-        return False
+        """Whether a run-time value addresses the view."""
+        return self._dynamic is not None
 
     # -- indexing -----------------------------------------------------------------------------
 
     def __getitem__(self, key: object) -> Self:
         """A view by ints, slices, `nl.ds` and Ellipsis."""
-        if type(key) is not tuple or len(key) != len(self.shape):
+        if type(key) is not tuple or len(key) != len(self.shape) or self._form < 0:
             return self._slow_getitem(key if type(key) is tuple else (key,))
         # The common case, kept short since kernels make many views: slices with step 1, no call of
         # `__init__`, strides shared.
@@ -176,6 +193,7 @@ class View:
         view._strides = strides
         view._offset = offset
         view._start = first
+        view._dynamic = None
         view.dtype = self.dtype
         view.shape = shape
         view._form = FORM_IDS[kind, first, shape, strides]
@@ -192,6 +210,8 @@ class View:
         last = len(shape) - 1
         for dim, item in enumerate(keys):
             start, count, step, drop = self._range(dim, item)
+            if self._dynamic is not None and self._dynamic.kind is not DynamicKind.SCALAR:
+                self._require_whole(dim, count=count, drop=drop)
             stride = self._strides[dim]
             if dim == 0 and on_chip:
                 first += start * stride
@@ -204,8 +224,23 @@ class View:
         if not new_shape:
             new_shape, new_strides = [1], [self.dtype.itemsize]
         return type(self)(
-            self._storage, self.dtype, tuple(new_shape), tuple(new_strides), offset, first
+            self._storage,
+            self.dtype,
+            tuple(new_shape),
+            tuple(new_strides),
+            offset,
+            first,
+            self._dynamic,
         )
+
+    def _require_whole(self, dim: int, *, count: int, drop: bool) -> None:
+        """The axis that run-time indices address stays whole."""
+        if dim == 0 and (drop or count != self.shape[0]):
+            fail(
+                "NK210",
+                f"slice of the indirect dimension of `{self.name}`",
+                hint="slice the tensor of indices instead",
+            )
 
     def _complete(self, keys: tuple[object, ...]) -> tuple[object, ...]:
         dots = [i for i, k in enumerate(keys) if k is Ellipsis]
@@ -264,8 +299,8 @@ class View:
         if isinstance(value, View):
             fail(
                 "NK114",
-                f"{what} of tensor `{self.name}` is a tensor: run-time offsets are not modelled",
-                hint="use Python integers",
+                f"{what} of tensor `{self.name}` is a tensor",
+                hint="use `.select(dim, index)` or `.ap(..., scalar_offset=index)`",
             )
         try:
             return operator.index(value)  # type: ignore[arg-type]
@@ -301,11 +336,57 @@ class View:
         keys[self._dim(dim)] = slice(start, end, step)
         return self[tuple(keys)]
 
-    def select(self, dim: int, index: int) -> Self:
-        """A view of one index, without the dimension."""
+    def select(self, dim: int, index: object) -> Self:
+        """A view of one index without its dimension; a tensor or register selects at run time."""
+        number = self._dim(dim)
         keys: list[object] = [slice(None)] * self.ndim
-        keys[self._dim(dim)] = self._as_int(index, "index")
-        return self[tuple(keys)]
+        if not isinstance(index, View | VirtualRegister):
+            keys[number] = self._as_int(index, "index")
+            return self[tuple(keys)]
+        if number == 0 and self._on_chip:
+            self._refuse_partition("select")
+        stride = self._strides[number]
+        keys[number] = 0
+        return self[tuple(keys)]._moved(Move(DynamicKind.SCALAR, index, stride))
+
+    def vector_select(self, dim: int, vector_offset: object) -> Self:
+        """A view of an HBM tensor whose row i is the one that `vector_offset[i]` names."""
+        if self._dim(dim) != 0 or self._on_chip or not isinstance(vector_offset, View):
+            fail(
+                "NK210",
+                f"`vector_select` of `{self.name}`",
+                got=f"dimension {dim} in {self.buffer}",
+                limit="dimension 0 of an HBM tensor, indices in an SBUF tile of shape (P, 1)",
+            )
+        rows = vector_offset.shape[0]
+        view = self._view((rows, *self.shape[1:]), self._strides)
+        return view._moved(Move(DynamicKind.VECTOR, vector_offset, self._strides[0]))
+
+    def _moved(self, move: Move) -> Self:
+        """The same view with a run-time offset; there can be only one."""
+        if self._dynamic is not None:
+            fail(
+                "NK210",
+                f"second run-time offset on a view of `{self.name}`",
+                hint="a view has one dynamic index; combine the offsets in a register or a tile",
+            )
+        return type(self)(
+            self._storage,
+            self.dtype,
+            self.shape,
+            self._strides,
+            self._offset,
+            self._start,
+            move,
+        )
+
+    def _refuse_partition(self, what: str) -> NoReturn:
+        fail(
+            "NK210",
+            f"`{what}` on dimension 0 of on-chip tensor `{self.name}`",
+            hint="the partition dimension stays as it is; move data between partitions with"
+            " `nisa.nc_transpose` or `nisa.dma_copy`",
+        )
 
     def _dim(self, dim: int) -> int:
         number = self._as_int(dim, "dimension")
@@ -346,4 +427,5 @@ class View:
             tuple(strides),
             self._offset,
             self._start,
+            self._dynamic,
         )
