@@ -1,8 +1,8 @@
 """Checks every reference, bound and rule of a Program in the trusted process.
 
-Law: nothing the tracing process claimed is believed. A reference that cannot come from an honest
-trace is `NK902`; a broken rule of `isa` has the code that the tracer would have given. Signatures
-are checked once each; offsets are checked as columns.
+Law: nothing the tracing process claimed is believed. What no honest trace makes is `NK902`; what is
+only too large is `NK111`; a broken rule of `isa` has the code that the tracer would have given.
+Signatures are checked once each; offsets are checked as columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nki_agent.isa.enums import Memory
 from nki_agent.isa.rules import check_call
 from nki_agent.isa.signature import SCALAR_PATTERN, Operand, Signature
 from nki_agent.isa.table import TABLE
-from nki_agent.program.records import Init, Instruction, Program, Tensor
+from nki_agent.program.records import Access, Dialect, Init, Instruction, Program, Tensor
 
 INSTRUCTIONS_MAX = 4_000_000
 TENSORS_MAX = 4_000_000
@@ -32,6 +32,10 @@ INT_MAX = 2**40
 
 class _ForgedError(Exception):
     """A reference that no honest trace makes."""
+
+
+class _TooLargeError(Exception):
+    """More than a Program may hold, which an honest trace can ask for too."""
 
 
 def check_program(program: Program, chip: ChipSpec) -> list[Diagnostic]:
@@ -46,7 +50,15 @@ def check_program(program: Program, chip: ChipSpec) -> list[Diagnostic]:
                 hint="a kernel must only call `nki` functions",
             )
         ]
-    findings = list(_check_signatures(program, chip))
+    except _TooLargeError as error:
+        return [
+            Diagnostic(
+                code="NK111",
+                what=f"the traced Program is too large: {error}",
+                hint="use larger tiles, fewer instructions and smaller host arrays",
+            )
+        ]
+    findings = list(_check_tensors(program, chip)) or list(_check_signatures(program, chip))
     return findings or list(_check_bounds(program))
 
 
@@ -55,8 +67,17 @@ def _require(*, good: bool, what: str) -> None:
         raise _ForgedError(what)
 
 
+def _require_at_most(number: int, limit: int, what: str) -> None:
+    if number > limit:
+        raise _TooLargeError(f"{what}, but the limit is {limit}")
+
+
 def _require_structure(program: Program) -> None:
-    _require(good=len(program.tensors) <= TENSORS_MAX, what="too many tensors")
+    _require_at_most(len(program.tensors), TENSORS_MAX, f"{len(program.tensors)} tensors")
+    _require(good=program.dialect is Dialect.CURRENT, what="dialect")
+    launch = program.launch
+    one_core = launch.grid in ((), (1,)) and launch.cores == launch.ranks == 1
+    _require(good=one_core, what="launch on other than one core")
     _require(good=len(program.bodies) == 1, what="one body is expected")
     for stack in program.stacks:
         _require(good=all(0 <= s < len(program.sites) for s in stack), what="site of a stack")
@@ -79,16 +100,17 @@ def _require_constants(program: Program) -> None:
         total += len(constant.data)
         _require(good=size == len(constant.data), what="size of a constant")
         _require(good=constant.sha256 == hash_bytes(constant.data), what="hash of a constant")
-    _require(good=total <= CONSTANT_BYTES_MAX, what="constants over 64 MiB")
+    _require_at_most(total, CONSTANT_BYTES_MAX, f"constants of {total} bytes")
 
 
 def _require_tensor(program: Program, tensor: Tensor) -> None:
     good = 1 + tensor.memory.is_on_chip <= len(tensor.shape) <= RANK_MAX
-    good = good and all(0 < n < INT_MAX for n in tensor.shape)
+    good = good and all(n > 0 for n in tensor.shape)
     _require(good=good, what="shape of a tensor")
     size = tensor.partition_bytes * tensor.partitions
-    _require(good=size <= TENSOR_BYTES_MAX, what="size of a tensor")
+    _require_at_most(size, TENSOR_BYTES_MAX, f"a tensor of {size} bytes")
     _require(good=0 <= tensor.stack < len(program.stacks), what="stack of a tensor")
+    _require(good=tensor.init is not Init.LAZY_ZERO, what="tensor that is zero from the start")
     is_constant = tensor.init is Init.CONSTANT
     _require(good=is_constant == (tensor.constant is not None), what="constant of a tensor")
     if tensor.constant is not None:
@@ -134,7 +156,9 @@ def _require_operand(declaration: Declaration, operand: Operand) -> None:
         counts.append(count)
         _require(good=0 <= start < INT_MAX and 0 < step < INT_MAX, what="operand partitions")
     good = all(0 < n < INT_MAX for n in counts)
-    good = good and all(-INT_MAX < s < INT_MAX for s, _ in pattern.free)
+    # Bounded, so that the columns of `_check_bounds` cannot overflow.
+    low, high = pattern.extent
+    good = good and low > -INT_MAX and high < INT_MAX and _partition_end(operand) < INT_MAX
     _require(good=good, what="operand pattern")
 
 
@@ -163,6 +187,7 @@ def _is_kind(declaration: Declaration, name: str, value: object) -> bool:
 
 def _require_arguments(program: Program) -> None:
     num_tensors = len(program.tensors)
+    kept = set()
     for argument in program.arguments:
         if argument.tensor is None:
             continue
@@ -170,12 +195,18 @@ def _require_arguments(program: Program) -> None:
         tensor = program.tensors[argument.tensor]
         good = tensor.init is Init.ARGUMENT and not tensor.memory.is_on_chip
         _require(good=good, what="tensor of an argument")
-    named = {a.tensor for a in program.arguments if a.tensor is not None}
+        if argument.access is Access.READ:
+            kept.add(argument.tensor)
+    named = [a.tensor for a in program.arguments if a.tensor is not None]
+    _require(good=len(named) == len(set(named)), what="tensor of two arguments")
     arguments = sum(t.init is Init.ARGUMENT for t in program.tensors)
     _require(good=arguments == len(named), what="tensors that are no argument")
     for result in program.results:
         _require(good=0 <= result.tensor < num_tensors, what="result")
         tensor = program.tensors[result.tensor]
+        is_new = tensor.init is not Init.ARGUMENT and tensor.memory is Memory.SHARED_HBM
+        is_update = tensor.init is Init.ARGUMENT and result.tensor not in kept
+        _require(good=is_new or is_update, what="result that the kernel did not make")
         elems = int(np.prod([float(n) for n in tensor.shape]))
         good = all(0 < n < INT_MAX for n in result.shape) and not tensor.memory.is_on_chip
         good = good and int(np.prod([float(n) for n in result.shape])) == elems
@@ -184,11 +215,12 @@ def _require_arguments(program: Program) -> None:
 
 def _require_instructions(program: Program) -> None:
     body = program.bodies[0]
-    _require(good=len(body) <= INSTRUCTIONS_MAX, what="too many instructions")
+    _require_at_most(len(body), INSTRUCTIONS_MAX, f"{len(body)} instructions")
     tensor_counts = [sum(not o.is_immediate for o in s.operands) for s in program.signatures]
     immediate_counts = [sum(o.is_immediate for o in s.operands) for s in program.signatures]
     num_signatures, num_stacks = len(program.signatures), len(program.stacks)
     num_tensors = len(program.tensors)
+    used = bytearray(num_signatures)
     for node in body:
         good = isinstance(node, Instruction) and node.detail is None
         _require(good=good, what="loops of the other dialect")
@@ -196,12 +228,30 @@ def _require_instructions(program: Program) -> None:
         index = node.signature
         good = 0 <= index < num_signatures and 0 <= node.stack < num_stacks
         _require(good=good, what="signature of an instruction")
+        used[index] = True
         good = len(node.tensors) == len(node.offsets) == tensor_counts[index]
         good = good and len(node.immediates) == immediate_counts[index]
         _require(good=good, what="operands of an instruction")
         for tensor in node.tensors:
             if not 0 <= tensor < num_tensors:
                 raise _ForgedError("tensor of an instruction")
+    _require(good=all(used), what="signature that no instruction has")
+
+
+def _check_tensors(program: Program, chip: ChipSpec) -> Iterator[Diagnostic]:
+    for tensor in program.tensors:
+        if tensor.memory.is_on_chip and tensor.shape[0] > chip.partitions:
+            yield Diagnostic(
+                code="NK201",
+                what=f"partition dimension of tensor `{tensor.name}` with shape"
+                f" {list(tensor.shape)}",
+                got=str(tensor.shape[0]),
+                limit=str(chip.partitions),
+                where=program.stack(tensor.stack),
+                hint="the first dimension is the partition axis; split it into tiles of at most"
+                f" {chip.partitions} rows",
+            )
+            return
 
 
 def _check_signatures(program: Program, chip: ChipSpec) -> Iterator[Diagnostic]:
@@ -247,6 +297,7 @@ def _check_bounds(program: Program) -> Iterator[Diagnostic]:
         yield Diagnostic(code="NK902", what="an offset of the traced Program is no plain number")
         return
     bad = forms.memory[form] != tensors.memory[tensor]
+    bad |= (offset < 0) | (offset >= INT_MAX)
     bad |= (offset + forms.low[form] < 0) | (offset + forms.high[form] > tensors.size[tensor])
     bad |= forms.partition_end[form] > tensors.partitions[tensor]
     bad |= (offset % forms.itemsize[form]) != 0
