@@ -16,10 +16,12 @@ from nki_agent.isa.signature import Operand, Pattern, Signature
 from nki_agent.program.records import (
     Constant,
     Detail,
+    Dialect,
     Dynamic,
     DynamicKind,
     Init,
     Instruction,
+    Launch,
     Program,
     Result,
     Tensor,
@@ -65,6 +67,26 @@ def with_tensor(**changes: Any) -> Change:
     def change(program: Program) -> Program:
         first, second, *rest = program.tensors
         return replace(program, tensors=(first, replace(second, **changes), *rest))
+
+    return change
+
+
+def with_chip_tensor(**changes: Any) -> Change:
+    """Change the third tensor, the first tile."""
+
+    def change(program: Program) -> Program:
+        first, second, third, *rest = program.tensors
+        return replace(program, tensors=(first, second, replace(third, **changes), *rest))
+
+    return change
+
+
+def with_operand(**changes: Any) -> Change:
+    """Change the first operand of the first signature."""
+
+    def change(program: Program) -> Program:
+        signature = dma_signature(**changes)
+        return replace(program, signatures=(signature, *program.signatures[1:]))
 
     return change
 
@@ -116,8 +138,8 @@ BAD_CONSTANT = Constant("0" * 64, DType.FLOAT32, (1,), b"\0\0\0\0")
         with_tensor(shape=()),
         with_tensor(shape=(0, 4)),
         with_tensor(shape=(-4, 4)),
-        with_tensor(shape=(2**40, 2**40)),
         with_tensor(init=Init.CONSTANT),
+        with_tensor(init=Init.LAZY_ZERO),
         with_tensor(init=Init.ARGUMENT),
         with_tensor(constant=0),
         with_tensor(stack=99),
@@ -125,10 +147,19 @@ BAD_CONSTANT = Constant("0" * 64, DType.FLOAT32, (1,), b"\0\0\0\0")
         with_program(results=(Result(99, (200, 96)),)),
         with_program(results=(Result(1, (200, 97)),)),
         with_program(results=(Result(2, (128, 96)),)),
+        with_program(results=(Result(0, (200, 96)),)),
+        with_tensor(memory=Memory.PRIVATE_HBM),
         with_program(stacks=((99,),) * len(SAMPLE.stacks)),
         with_program(bodies=()),
         with_program(arguments=()),
         with_program(constants=(BAD_CONSTANT,)),
+        with_program(dialect=Dialect.BETA1),
+        with_program(launch=Launch((1,), 2, 1)),
+        with_program(launch=Launch((128,), 1, 1)),
+        with_program(arguments=(*SAMPLE.arguments, *SAMPLE.arguments)),
+        with_program(signatures=(*SAMPLE.signatures, SAMPLE.signatures[0])),
+        with_operand(pattern=Pattern((0, 1, 128), ((2**39, 2**39),))),
+        with_operand(pattern=Pattern((0, 2**39, 2**39), ((4, 96),))),
     ],
     ids=number_cases(),
 )
@@ -145,7 +176,13 @@ def test_reference_that_no_trace_makes_is_forged(change: Change) -> None:
         (with_instruction(offsets=(0, 200 * 96 * 4)), "NK202"),
         (with_instruction(offsets=(0, 2)), "NK202"),
         (with_instruction(tensors=(0, 0)), "NK202"),
-        (with_tensor(memory=Memory.PRIVATE_HBM), "NK202"),
+        (with_instruction(offsets=(2**63 - 4, 0)), "NK202"),
+        (with_instruction(offsets=(0, 2**63 - 4)), "NK202"),
+        (with_instruction(offsets=(0, -(2**63))), "NK202"),
+        (with_chip_tensor(memory=Memory.PSUM), "NK202"),
+        (with_chip_tensor(shape=(129, 96)), "NK201"),
+        (with_chip_tensor(shape=(2**32, 96)), "NK111"),
+        (with_tensor(shape=(2**40, 2**40)), "NK111"),
         (with_signature(engine=Engine.TENSOR), "NK306"),
     ],
     ids=number_cases(),

@@ -330,6 +330,19 @@ _ROWS = (
         "Clamp or rescale the input.",
     ),
     CodeInfo(
+        "NK504",
+        "Integer too large for float32 arithmetic",
+        "Arithmetic runs in float32 except for 32-bit integers on the GpSimd Engine; above 2**24 an"
+        " integer is rounded.",
+        "Use bitwise operators, 16-bit halves, or `nisa.tensor_tensor` on int32 tiles in SBUF.",
+    ),
+    CodeInfo(
+        "NK505",
+        "Value too large for an 8-bit float",
+        "A value past the format's largest becomes infinity, or NaN where the format has none.",
+        "Scale the tile by its largest magnitude first, or use bfloat16.",
+    ),
+    CodeInfo(
         "NK601",
         "Many small DMA transfers",
         "Descriptors shorter than 512 bytes waste most of the bandwidth.",

@@ -18,7 +18,7 @@ from nki_agent.isa.declaration import (
 )
 from nki_agent.isa.enums import Engine, Memory
 from nki_agent.isa.passes import per_element
-from nki_agent.isa.rules import reduction_op, same_free, same_partitions
+from nki_agent.isa.rules import one_family, reduction_op, same_free, same_partitions
 
 PATTERN_DIMS_MAX = 4
 COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -100,6 +100,7 @@ GPSIMD = (
         rules=(
             same_free("dst", "data"),
             _one_partition,
+            one_family("op"),
             reduction_op("op", "add", "average", "maximum", "bitwise_or", "bitwise_and"),
         ),
         cycles=per_element("data", 8.0),

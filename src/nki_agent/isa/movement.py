@@ -94,12 +94,13 @@ def _transpose_dtype(call: Call) -> Iterator[Diagnostic]:
 
 def _transpose_shape(call: Call) -> Iterator[Diagnostic]:
     src, dst = call.get("src").shape, call.get("dst").shape
-    axes = call.attribute("axes") or TRANSPOSE_AXES.get(len(src))
-    if axes != TRANSPOSE_AXES.get(len(src)):
+    allowed = TRANSPOSE_AXES.get(len(src))
+    axes = call.attribute("axes") or allowed
+    if allowed is None or axes != allowed:
         yield Diagnostic(
             code="NK308",
             what="`axes` of `dma_transpose`",
-            got=str(axes),
+            got=f"{axes} on {len(src)} dimensions",
             limit=" or ".join(map(str, TRANSPOSE_AXES.values())),
             hint="leave `axes` out: it follows from the rank",
         )

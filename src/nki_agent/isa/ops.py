@@ -30,6 +30,8 @@ class AluOp:
     is_unary: bool = False
     is_commutative: bool = True
     first_generation: int = 2
+    only_in: str | None = None
+    """The one instruction that takes it; None where any does."""
 
 
 _V = (Engine.VECTOR,)
@@ -62,7 +64,7 @@ ALU_OPS: dict[str, AluOp] = {
         AluOp("reciprocal", _A, (Engine.VECTOR, Engine.SCALAR), is_unary=True),
         AluOp("abs", _A, (Engine.VECTOR, Engine.SCALAR), is_unary=True),
         AluOp("bypass", _A, _V, is_unary=True),
-        AluOp("average", _A, (Engine.GPSIMD,)),
+        AluOp("average", _A, (Engine.GPSIMD,), only_in="tensor_partition_reduce"),
         AluOp("bitwise_and", _B, _V, is_reduction=True),
         AluOp("bitwise_or", _B, _V, is_reduction=True),
         AluOp("bitwise_xor", _B, _V, is_reduction=True),

@@ -436,7 +436,9 @@ def _check_names(declaration: Declaration, call: Call) -> Iterator[Diagnostic]:
     for parameter in declaration.attribute_parameters:
         value = call.attribute(parameter.name)
         known = _KNOWN_OPS.get(parameter.kind)
-        if known is not None and value is not None and value not in known:
+        only_in = ALU_OPS[str(value)].only_in if value in ALU_OPS else None
+        strange = known is not None and value is not None and value not in known
+        if known is not None and (strange or only_in not in (None, declaration.name)):
             yield Diagnostic(
                 code="NK307",
                 what=f"`{parameter.name}` of `{declaration.name}`",

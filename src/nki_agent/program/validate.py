@@ -1,8 +1,8 @@
 """Checks every reference, bound and rule of a Program in the trusted process.
 
-Law: nothing the tracing process claimed is believed. A reference that cannot come from an honest
-trace is `NK902`; a broken rule of `isa` has the code that the tracer would have given. Signatures
-are checked once each; offsets are checked as columns.
+Law: nothing the tracing process claimed is believed. What no honest trace makes is `NK902`; what is
+only too large is `NK111`; a broken rule of `isa` has the code that the tracer would have given.
+Signatures are checked once each; offsets are checked as columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from nki_agent.isa.rules import check_call
 from nki_agent.isa.signature import SCALAR_PATTERN, Operand, Signature
 from nki_agent.isa.table import TABLE
 from nki_agent.program.records import (
+    Access,
     Detail,
+    Dialect,
     Dynamic,
     DynamicKind,
     Guard,
@@ -49,6 +51,10 @@ class _ForgedError(Exception):
     """A reference that no honest trace makes."""
 
 
+class _TooLargeError(Exception):
+    """More than a Program may hold, which an honest trace can ask for too."""
+
+
 def check_program(program: Program, chip: ChipSpec) -> list[Diagnostic]:
     """Everything that is wrong with a Program as data, the most basic fault first."""
     try:
@@ -61,7 +67,15 @@ def check_program(program: Program, chip: ChipSpec) -> list[Diagnostic]:
                 hint="a kernel must only call `nki` functions",
             )
         ]
-    findings = list(_check_signatures(program, chip))
+    except _TooLargeError as error:
+        return [
+            Diagnostic(
+                code="NK111",
+                what=f"the traced Program is too large: {error}",
+                hint="use larger tiles, fewer instructions and smaller host arrays",
+            )
+        ]
+    findings = list(_check_tensors(program, chip)) or list(_check_signatures(program, chip))
     findings = findings or list(_check_bounds(program))
     return findings or [*_check_dynamic(program), *_check_scopes(program)]
 
@@ -71,9 +85,18 @@ def _require(*, good: bool, what: str) -> None:
         raise _ForgedError(what)
 
 
+def _require_at_most(number: int, limit: int, what: str) -> None:
+    if number > limit:
+        raise _TooLargeError(f"{what}, but the limit is {limit}")
+
+
 def _require_structure(program: Program) -> None:
-    _require(good=len(program.tensors) <= TENSORS_MAX, what="too many tensors")
-    _require(good=len(program.bodies) == program.launch.cores in (1, 2), what="bodies of cores")
+    _require_at_most(len(program.tensors), TENSORS_MAX, f"{len(program.tensors)} tensors")
+    _require(good=program.dialect is Dialect.CURRENT, what="dialect")
+    launch = program.launch
+    known = launch.grid in ((), (1,), (2,)) and launch.cores in (1, 2) and launch.ranks == 1
+    _require(good=known and launch.cores == (launch.grid or (1,))[0], what="launch")
+    _require(good=len(program.bodies) == launch.cores, what="one body for each core")
     for stack in program.stacks:
         _require(good=all(0 <= s < len(program.sites) for s in stack), what="site of a stack")
     _require_constants(program)
@@ -95,16 +118,17 @@ def _require_constants(program: Program) -> None:
         total += len(constant.data)
         _require(good=size == len(constant.data), what="size of a constant")
         _require(good=constant.sha256 == hash_bytes(constant.data), what="hash of a constant")
-    _require(good=total <= CONSTANT_BYTES_MAX, what="constants over 64 MiB")
+    _require_at_most(total, CONSTANT_BYTES_MAX, f"constants of {total} bytes")
 
 
 def _require_tensor(program: Program, tensor: Tensor) -> None:
     good = 1 + tensor.memory.is_on_chip <= len(tensor.shape) <= RANK_MAX
-    good = good and all(0 < n < INT_MAX for n in tensor.shape)
+    good = good and all(n > 0 for n in tensor.shape)
     _require(good=good, what="shape of a tensor")
     size = tensor.partition_bytes * tensor.partitions
-    _require(good=size <= TENSOR_BYTES_MAX, what="size of a tensor")
+    _require_at_most(size, TENSOR_BYTES_MAX, f"a tensor of {size} bytes")
     _require(good=0 <= tensor.stack < len(program.stacks), what="stack of a tensor")
+    _require(good=tensor.init is not Init.LAZY_ZERO, what="tensor that is zero from the start")
     is_constant = tensor.init is Init.CONSTANT
     _require(good=is_constant == (tensor.constant is not None), what="constant of a tensor")
     if tensor.constant is not None:
@@ -162,7 +186,9 @@ def _require_operand(declaration: Declaration, operand: Operand) -> None:
         counts.append(count)
         _require(good=0 <= start < INT_MAX and 0 < step < INT_MAX, what="operand partitions")
     good = all(0 < n < INT_MAX for n in counts)
-    good = good and all(-INT_MAX < s < INT_MAX for s, _ in pattern.free)
+    # Bounded, so that the columns of `_check_bounds` cannot overflow.
+    low, high = pattern.extent
+    good = good and low > -INT_MAX and high < INT_MAX and _partition_end(operand) < INT_MAX
     _require(good=good, what="operand pattern")
 
 
@@ -201,6 +227,7 @@ def _is_kind(declaration: Declaration, name: str, value: object) -> bool:
 
 def _require_arguments(program: Program) -> None:
     num_tensors = len(program.tensors)
+    kept = set()
     for argument in program.arguments:
         if argument.tensor is None:
             continue
@@ -208,12 +235,18 @@ def _require_arguments(program: Program) -> None:
         tensor = program.tensors[argument.tensor]
         good = tensor.init is Init.ARGUMENT and not tensor.memory.is_on_chip
         _require(good=good, what="tensor of an argument")
-    named = {a.tensor for a in program.arguments if a.tensor is not None}
+        if argument.access is Access.READ:
+            kept.add(argument.tensor)
+    named = [a.tensor for a in program.arguments if a.tensor is not None]
+    _require(good=len(named) == len(set(named)), what="tensor of two arguments")
     arguments = sum(t.init is Init.ARGUMENT for t in program.tensors)
     _require(good=arguments == len(named), what="tensors that are no argument")
     for result in program.results:
         _require(good=0 <= result.tensor < num_tensors, what="result")
         tensor = program.tensors[result.tensor]
+        is_new = tensor.init is not Init.ARGUMENT and tensor.memory is Memory.SHARED_HBM
+        is_update = tensor.init is Init.ARGUMENT and result.tensor not in kept
+        _require(good=is_new or is_update, what="result that the kernel did not make")
         elems = int(np.prod([float(n) for n in tensor.shape]))
         good = all(0 < n < INT_MAX for n in result.shape) and not tensor.memory.is_on_chip
         good = good and int(np.prod([float(n) for n in result.shape])) == elems
@@ -221,12 +254,14 @@ def _require_arguments(program: Program) -> None:
 
 
 def _require_instructions(program: Program) -> None:
-    if sum(1 for _ in program.all_instructions()) > INSTRUCTIONS_MAX:
-        raise _ForgedError("too many instructions")
+    count = sum(1 for _ in program.all_instructions())
+    _require_at_most(count, INSTRUCTIONS_MAX, f"{count} instructions")
     counts = _OperandCounts(program)
     loops: set[int] = set()
     for body in program.bodies:
         _require_body(program, counts, body, (), loops)
+    used = {node.signature for node in program.all_instructions()}
+    _require(good=len(used) == len(program.signatures), what="signature that no instruction has")
 
 
 class _OperandCounts:
@@ -327,6 +362,22 @@ def _require_detail(program: Program, counts: _OperandCounts, node: Instruction)
     _require(good=offsets == tensors, what="run-time offsets")
 
 
+def _check_tensors(program: Program, chip: ChipSpec) -> Iterator[Diagnostic]:
+    for tensor in program.tensors:
+        if tensor.memory.is_on_chip and tensor.shape[0] > chip.partitions:
+            yield Diagnostic(
+                code="NK201",
+                what=f"partition dimension of tensor `{tensor.name}` with shape"
+                f" {list(tensor.shape)}",
+                got=str(tensor.shape[0]),
+                limit=str(chip.partitions),
+                where=program.stack(tensor.stack),
+                hint="the first dimension is the partition axis; split it into tiles of at most"
+                f" {chip.partitions} rows",
+            )
+            return
+
+
 def _check_signatures(program: Program, chip: ChipSpec) -> Iterator[Diagnostic]:
     first_stack: dict[int, int] = {}
     for instruction in program.all_instructions():
@@ -370,6 +421,7 @@ def _check_bounds(program: Program) -> Iterator[Diagnostic]:
         yield Diagnostic(code="NK902", what="an offset of the traced Program is no plain number")
         return
     bad = forms.memory[form] != tensors.memory[tensor]
+    bad |= (offset < 0) | (offset >= INT_MAX)
     bad |= (offset + forms.low[form] < 0) | (offset + forms.high[form] > tensors.size[tensor])
     bad |= forms.partition_end[form] > tensors.partitions[tensor]
     bad |= (offset % forms.itemsize[form]) != 0

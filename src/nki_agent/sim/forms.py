@@ -1,0 +1,49 @@
+"""What compiling needs of a signature for each of its instructions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nki_agent.isa.declaration import Call
+from nki_agent.isa.signature import Operand
+from nki_agent.program.records import Tensor
+from nki_agent.program.validate import read_positions
+from nki_agent.sim.axes import merge_axes
+
+MATMUL = "nc_matmul"
+
+
+class Form(NamedTuple):
+    """One signature: its tensor operands, and which of them need their old contents."""
+
+    call: Call
+    operands: tuple[Operand, ...]
+    reads: frozenset[int]
+    is_matmul: bool
+
+    @staticmethod
+    def of(call: Call) -> Form:
+        """The form of a call."""
+        signature = call.signature
+        operands = tuple(o for o in signature.operands if not o.is_immediate)
+        reads = frozenset(read_positions(signature))
+        is_matmul = signature.op == MATMUL
+        if is_matmul and signature.attribute("accumulate") is not True:
+            # Into a new tensor it overwrites.
+            reads -= {0}
+        return Form(call, operands, reads, is_matmul)
+
+    def can_write_whole(self, position: int, tensor: Tensor) -> bool:
+        """Whether this operand, at offset 0, is written and is the whole of the tensor."""
+        return position not in self.reads and _covers(self.operands[position], tensor)
+
+
+def _covers(operand: Operand, tensor: Tensor) -> bool:
+    pattern = operand.pattern
+    if pattern.partition is not None:
+        start, step, count = pattern.partition
+        if count != tensor.partitions or start != 0 or (count > 1 and step != 1):
+            return False
+    elems = tensor.partition_bytes // operand.dtype.itemsize
+    dense = ((operand.dtype.itemsize, elems),) if elems > 1 else ()
+    return merge_axes(pattern.free) == dense

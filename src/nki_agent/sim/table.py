@@ -1,0 +1,38 @@
+"""Which handler simulates which instruction; a test holds it against `isa.table`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nki_agent.sim import gpsimd, movement, reduction, scalar, search, tensor, vector
+from nki_agent.sim.site import Site
+
+HANDLERS: dict[str, Callable[[Site], None]] = {
+    "activation": scalar.activation,
+    "activation_reduce": scalar.activation_reduce,
+    "affine_select": gpsimd.affine_select,
+    "bn_aggr": reduction.bn_aggr,
+    "bn_stats": reduction.bn_stats,
+    "dma_copy": movement.dma_copy,
+    "dma_transpose": movement.dma_transpose,
+    "iota": gpsimd.iota,
+    "max8": search.max8,
+    "memset": movement.memset,
+    "nc_find_index8": search.nc_find_index8,
+    "nc_match_replace8": search.nc_match_replace8,
+    "nc_matmul": tensor.nc_matmul,
+    "nc_transpose": tensor.nc_transpose,
+    "range_select": reduction.range_select,
+    "reciprocal": vector.reciprocal,
+    "scalar_tensor_tensor": vector.scalar_tensor_tensor,
+    "select_reduce": reduction.select_reduce,
+    "tensor_copy": movement.tensor_copy,
+    "tensor_copy_predicated": movement.tensor_copy_predicated,
+    "tensor_partition_reduce": gpsimd.tensor_partition_reduce,
+    "tensor_reduce": reduction.tensor_reduce,
+    "tensor_scalar": vector.tensor_scalar,
+    "tensor_scalar_reduce": reduction.tensor_scalar_reduce,
+    "tensor_tensor": vector.tensor_tensor,
+    "tensor_tensor_scan": vector.tensor_tensor_scan,
+}
+"""By the name in `isa.table.TABLE`."""

@@ -1,0 +1,113 @@
+"""The Tensor Engine: matrix products that accumulate in PSUM, and transposes.
+
+Law: products are accumulated in float32 by one NumPy product for each instruction; nothing is fused
+over instructions. What `accumulate` means for each element is decided before any run; see psum.py.
+A transpose moves values exactly, except on NeuronCore-v2, where a tile with NaN or infinity goes
+through the product with the identity and spreads them.
+Not modelled: the order in which the array adds, and how it splits float32 into passes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine
+from nki_agent.sim.axes import Shape, split_axes
+from nki_agent.sim.plan import MASK, Arg, Array
+from nki_agent.sim.psum import Write
+from nki_agent.sim.rounding import FLOAT
+from nki_agent.sim.site import Site
+
+EXACT_TRANSPOSE_GENERATION = 3
+ELEM_BYTES = FLOAT.itemsize
+
+
+def nc_matmul(site: Site) -> None:
+    """`dst (+)= stationary.T @ moving`; `site.write` says which elements add."""
+    contraction = site.operand("stationary").pattern.partitions
+    rows = site.operand("stationary").pattern.free_elems
+    columns = site.operand("moving").pattern.free_elems
+    stationary = _matrix(site, "stationary", (contraction, rows), turned=True)
+    moving = _matrix(site, "moving", (contraction, columns), turned=False)
+    shape = (rows, columns)
+    multiply = np.matmul
+    if site.flag("is_transpose") and site.call.chip.generation >= EXACT_TRANSPOSE_GENERATION:
+        multiply = _transpose_by  # type: ignore[assignment]
+    if site.write is Write.FRESH:
+        out = _product_target(site, shape)
+        site.step(multiply, stationary, moving, out)
+        site.store("dst", out, shape)
+        return
+    product = site.scratch(shape)
+    site.step(multiply, stationary, moving, product)
+    old, out = site.read("dst", shape), site.target("dst", shape)
+    if site.write is Write.MIXED:
+        site.step(_add_where, product, old, MASK)
+        site.copy(out, product)
+    else:
+        site.step(np.add, old, product, out)
+    site.store("dst", out, shape)
+
+
+def _matrix(site: Site, role: str, shape: Shape, *, turned: bool) -> Arg:
+    """A float32 matrix that BLAS takes without a copy of its own; `turned` transposes it."""
+    strides = split_axes(site.axes(role), shape)
+    is_direct = site.layout(role).is_carried or site.operand(role).dtype is DType.FLOAT32
+    if is_direct and strides is not None and _is_blas_form(strides, shape):
+        if turned:
+            return site.view(role, shape[::-1], strides[::-1], FLOAT)
+        return site.view(role, shape, strides, FLOAT)
+    values = site.read(role, shape)
+    copied = site.scratch(shape)
+    site.copy(copied, values)
+    return copied.T if turned else copied
+
+
+def _is_blas_form(strides: tuple[int, ...], shape: Shape) -> bool:
+    is_dense = shape[1] == 1 or strides[1] == ELEM_BYTES
+    return is_dense and strides[0] >= shape[1] * ELEM_BYTES and strides[0] % ELEM_BYTES == 0
+
+
+def _product_target(site: Site, shape: Shape) -> Arg:
+    strides = split_axes(site.axes("dst"), shape)
+    if strides is not None and _is_blas_form(strides, shape):
+        return site.target("dst", shape)
+    return site.scratch(shape)
+
+
+def _add_where(product: Array, old: Array, mask: Array) -> None:
+    np.add(product, old, product, where=mask)
+
+
+def _transpose_by(stationary: Array, moving: Array, out: Array) -> None:
+    """A product whose moving operand is the identity passes values through unchanged."""
+    if moving.shape[0] == moving.shape[1] and np.array_equal(moving, _identity(moving.shape[0])):
+        out[...] = stationary
+    else:
+        np.matmul(stationary, moving, out)
+
+
+def _identity(size: int) -> Array:
+    return np.eye(size, dtype=np.float32)
+
+
+def nc_transpose(site: Site) -> None:
+    """Swap the partition axis and the free axes, taken as one."""
+    data = site.operand("data")
+    shape = (data.pattern.partitions, data.pattern.free_elems)
+    is_old = site.call.chip.generation < EXACT_TRANSPOSE_GENERATION
+    if is_old and site.engine is Engine.TENSOR and data.dtype.is_float:
+        values = site.scratch(shape[::-1])
+        site.step(_transpose_by_product, site.read("data", shape), values)
+        site.store("dst", values, values.shape, is_exact=True)
+        return
+    partition, *free = site.axes("data")
+    site.move("dst", "data", shape=shape[::-1], src_axes=(*free, partition))
+
+
+def _transpose_by_product(data: Array, out: Array) -> None:
+    if np.isfinite(data).all():
+        out[...] = data.T
+    else:
+        np.matmul(data.T, _identity(data.shape[0]), out)

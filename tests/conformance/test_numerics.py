@@ -1,0 +1,62 @@
+"""Every row of numerics.toml, run on the simulator."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nki_agent.chip.spec import Target
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine, Memory
+from nki_agent.isa.signature import AttributeValue
+from nki_agent.isa.table import TABLE
+from tests.sim.build import Array, Builder, Operands
+
+ROWS = tomllib.loads(Path(__file__).with_name("numerics.toml").read_text("utf-8"))["row"]
+
+
+def array(form: dict[str, Any]) -> Array:
+    dtype = DType(form["dtype"]).numpy_dtype
+    source = np.array(form["values"], np.int64 if dtype.kind in "iu" else np.float32)
+    with np.errstate(all="ignore"):
+        return source.astype(dtype)
+
+
+def attribute(value: object) -> AttributeValue:
+    if isinstance(value, list):
+        return tuple(tuple(v) if isinstance(v, list) else v for v in value)
+    assert isinstance(value, bool | int | float | str)
+    return value
+
+
+def run(row: dict[str, Any]) -> Array:
+    builder = Builder(Target(row.get("target", "trn2")))
+    operands: Operands = {
+        role: builder.load(role, array(value)) if isinstance(value, dict) else value
+        for role, value in row.get("operands", {}).items()
+    }
+    wanted, output = array(row["dst"]), row.get("output", "dst")
+    memories = TABLE[row["op"]].parameter(output).memories
+    memory = Memory.SBUF if Memory.SBUF in memories else Memory.PSUM
+    view = builder.tile(wanted.shape, DType(row["dst"]["dtype"]), memory)
+    operands[output] = view
+    if output != "dst":
+        operands["dst"] = builder.tile(array(row["operands"]["data"]).shape)
+    builder.add(
+        row["op"],
+        operands,
+        engine=Engine(row["engine"]) if "engine" in row else None,
+        **{name: attribute(value) for name, value in row.get("attributes", {}).items()},
+    )
+    builder.store(view)
+    return builder.outputs()[0]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['op']}: {row['law']}")
+def test_row_holds(row: dict[str, Any]) -> None:
+    assert row["source"]
+    wanted = array(row["dst"]).astype(np.float64)
+    tolerance = row.get("tolerance", 0.0)
+    assert run(row).astype(np.float64) == pytest.approx(wanted, rel=0.0, abs=tolerance, nan_ok=True)
