@@ -96,6 +96,7 @@ CONTROL = (
         engines=any_of(*ANY_ENGINE),
         cycles=free_of_charge,
         page="nki.isa.register_move",
+        has_name=False,
     ),
     Declaration(
         name="register_load",
@@ -104,6 +105,7 @@ CONTROL = (
         rules=(_register_tensor,),
         cycles=free_of_charge,
         page="nki.isa.register_load",
+        has_name=False,
     ),
     Declaration(
         name="register_store",
@@ -112,6 +114,7 @@ CONTROL = (
         rules=(_register_tensor,),
         cycles=free_of_charge,
         page="nki.isa.register_store",
+        has_name=False,
     ),
     Declaration(
         name="core_barrier",
@@ -154,6 +157,7 @@ CONTROL = (
         engines=any_of(Engine.SYNC),
         cycles=free_of_charge,
         page="nki.language.device_print",
+        has_name=False,
     ),
 )
 """Registers, barriers, exchanges between cores, and printing."""

@@ -73,6 +73,8 @@ class Parameter:
     dtypes: tuple[DType, ...] = ()
     """Allowed formats; empty means any."""
     choices: type[StrEnum] | None = None
+    start_offsets: tuple[int, ...] = (0,)
+    """Partitions after an ordinary start partition at which the operand may start too."""
     first_generation: int = 2
     """First generation that accepts a value other than the default."""
 
@@ -137,6 +139,8 @@ class Declaration:
     """Cycles of the engine for one call, start-up left out; None for DMA."""
     page: str
     first_generation: int = 2
+    has_name: bool = True
+    """Whether the public function takes `name=`, a label for people."""
     index: int = field(default=-1)
 
     @property

@@ -101,7 +101,8 @@ def _source(declaration: Declaration, arguments: list[str]) -> str:
     name = declaration.name
     key = ", ".join([str(declaration.index), *(_key_part(p) for p in declaration.parameters)])
     values = ", ".join(p.name for p in declaration.parameters)
-    head = f"def {name}({', '.join(arguments)}, name=None):"
+    label = ["name=None"] if declaration.has_name else []
+    head = f"def {name}({', '.join([*arguments, *label])}):"
     if declaration.register_parameters:
         return f"{head}\n    return slow(DECLARATION, ({values},), getframe(1))\n"
     lines = [
