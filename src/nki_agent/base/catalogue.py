@@ -343,6 +343,12 @@ _ROWS = (
         "Scale the tile by its largest magnitude first, or use bfloat16.",
     ),
     CodeInfo(
+        "NK506",
+        "Value that the instruction does not take",
+        "A tensor holds a run-time value for which the instruction's result is not defined.",
+        "See the limit in the message.",
+    ),
+    CodeInfo(
         "NK601",
         "Many small DMA transfers",
         "Descriptors shorter than 512 bytes waste most of the bandwidth.",

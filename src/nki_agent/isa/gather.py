@@ -58,6 +58,24 @@ def _shuffle_mask(call: Call) -> Iterator[Diagnostic]:
         )
 
 
+def _shuffle_reach(call: Call) -> Iterator[Diagnostic]:
+    """No entry that is used names a partition behind the end of `src`."""
+    mask, held = call.attribute("shuffle_mask"), call.get("src").pattern.partitions
+    assert isinstance(mask, tuple)
+    for row in range(call.get("dst").pattern.partitions):
+        entry = mask[row % QUADRANT] if row % QUADRANT < len(mask) else KEEP
+        source = row // QUADRANT * QUADRANT + entry
+        if entry != KEEP and source >= held:
+            yield _finding(
+                call,
+                f"`shuffle_mask[{row % QUADRANT}]`",
+                f"{entry}, partition {source} of `src`",
+                f"partitions 0 to {held - 1} of `src`, or 255",
+                "255 keeps the partition of `dst`",
+            )
+            return
+
+
 def _shuffle_starts(call: Call) -> Iterator[Diagnostic]:
     operands = [call.get("dst"), call.get("src")]
     active = max(-(-o.pattern.partitions // QUADRANT) * QUADRANT for o in operands)
@@ -188,7 +206,13 @@ GATHER = (
             option("shuffle_mask", Kind.INTS),
         ),
         engines=any_of(Engine.VECTOR),
-        rules=(same_dtype("dst", "src"), same_free("dst", "src"), _shuffle_mask, _shuffle_starts),
+        rules=(
+            same_dtype("dst", "src"),
+            same_free("dst", "src"),
+            _shuffle_mask,
+            _shuffle_reach,
+            _shuffle_starts,
+        ),
         cycles=per_element("src"),
         page="nki.isa.nc_stream_shuffle",
     ),

@@ -22,6 +22,7 @@ from nki_agent.isa.enums import Engine
 from nki_agent.isa.rules import engine_for
 from nki_agent.isa.signature import Operand
 from nki_agent.sim.axes import Axes, Shape, find_common_shape, natural_shape, split_axes
+from nki_agent.sim.generator import FIRST_SEED, Generator, make_generator
 from nki_agent.sim.plan import (
     Arg,
     Array,
@@ -59,11 +60,15 @@ class Machine:
         self.scratch = Scratch()
         self.registers: dict[Engine, Array] = {}
         """One float32 for each lane of an engine that accumulates."""
+        self.generators: dict[Engine, Generator] = {}
+        """The random numbers of the engines that draw some."""
 
     def reset(self) -> None:
         """What the registers hold before the first instruction is not known."""
         for lanes in self.registers.values():
             lanes.fill(np.nan)
+        for generator in self.generators.values():
+            generator.seed(FIRST_SEED)
 
 
 class Site:
@@ -193,6 +198,13 @@ class Site:
         if engine not in registers:
             registers[engine] = np.full(self.call.chip.partitions, np.nan, np.float32)
         return registers[engine][start : start + step * (count - 1) + 1 : step]
+
+    def generator(self) -> Generator:
+        """The random numbers of the engine that runs the call."""
+        generators, engine = self._machine.generators, self.engine
+        if engine not in generators:
+            generators[engine] = make_generator(engine, self.call.chip)
+        return generators[engine]
 
     # Loading and saving in the buffer's own format.
 

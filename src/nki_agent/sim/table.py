@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nki_agent.sim import gpsimd, movement, reduction, scalar, search, tensor, vector
+from nki_agent.sim import chance, gather, gpsimd, movement, reduction, scalar, search, tensor, vector
 from nki_agent.sim.site import Site
 
 HANDLERS: dict[str, Callable[[Site], None]] = {
@@ -15,17 +15,28 @@ HANDLERS: dict[str, Callable[[Site], None]] = {
     "bn_stats": reduction.bn_stats,
     "dma_copy": movement.dma_copy,
     "dma_transpose": movement.dma_transpose,
+    "dropout": chance.dropout,
     "iota": gpsimd.iota,
+    "local_gather": gather.local_gather,
     "max8": search.max8,
     "memset": movement.memset,
     "nc_find_index8": search.nc_find_index8,
     "nc_match_replace8": search.nc_match_replace8,
     "nc_matmul": tensor.nc_matmul,
+    "nc_n_gather": gather.nc_n_gather,
+    "nc_stream_shuffle": gather.nc_stream_shuffle,
     "nc_transpose": tensor.nc_transpose,
+    "nonzero_with_count": gather.nonzero_with_count,
+    "rand2": chance.rand2,
+    "rand_get_state": chance.rand_get_state,
+    "rand_set_state": chance.rand_set_state,
     "range_select": reduction.range_select,
     "reciprocal": vector.reciprocal,
+    "rng": chance.rng,
     "scalar_tensor_tensor": vector.scalar_tensor_tensor,
     "select_reduce": reduction.select_reduce,
+    "sequence_bounds": gather.sequence_bounds,
+    "set_rng_seed": chance.set_rng_seed,
     "tensor_copy": movement.tensor_copy,
     "tensor_copy_predicated": movement.tensor_copy_predicated,
     "tensor_partition_reduce": gpsimd.tensor_partition_reduce,
@@ -34,5 +45,6 @@ HANDLERS: dict[str, Callable[[Site], None]] = {
     "tensor_scalar_reduce": reduction.tensor_scalar_reduce,
     "tensor_tensor": vector.tensor_tensor,
     "tensor_tensor_scan": vector.tensor_tensor_scan,
+    "topk": gather.topk,
 }
 """By the name in `isa.table.TABLE`."""
