@@ -13,7 +13,7 @@ ONE = "import nki\n\n\n@nki.jit\ndef {name}(x):\n    return x\n\n\n"
         ONE.format(name="softmax"),
         ONE.format(name="kernel") + ONE.format(name="other"),
         "from nki import jit\n@jit\ndef f(x):\n    return x\n",
-        "import nki as n\n@n.jit(mode='jax')\ndef f(x):\n    return x\n",
+        "import nki as n\n@n.jit\ndef f(x):\n    return x\n",
         "import nki\ndef f(x):\n    return x\nkernel = nki.jit(f)\n",
         ONE.format(name="kernel") + "grid = (1,)\n",
         ONE.format(name="kernel") + "def grid(x):\n    return (1,)\n",

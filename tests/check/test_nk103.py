@@ -16,6 +16,7 @@ from tests.check.checked import HEAD, check_body, check_file, codes
         ("try:\n    pass\nexcept ValueError:\n    pass", "try"),
         ("yield x", "generator"),
         ("global A", "global"),
+        ("d = {1: 2}", "key"),
         ("del x", "del"),
         ("with open_scope():\n    pass", "with"),
         ("async def f():\n    pass", "async"),
@@ -30,7 +31,17 @@ def test_construct_that_the_compiler_refuses_is_an_error(body: str, part: str) -
     assert findings[0].hint
 
 
-@pytest.mark.parametrize("body", ["import math", "t = {1, 2}", "if (n := 1):\n    pass"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import math",
+        "t = {1, 2}",
+        "if (n := 1):\n    pass",
+        "raise ValueError",
+        "c = 2j",
+        "c = 2**1 + 4294967296",
+    ],
+)
 def test_construct_that_the_guides_are_silent_on_is_a_warning(body: str) -> None:
     assert [(f.code, f.severity) for f in check_body(body)] == [("NK103", Severity.WARNING)]
 
@@ -52,7 +63,12 @@ def test_construct_of_the_language_guide_is_good(body: str) -> None:
 
 @pytest.mark.parametrize(
     ("signature", "part"),
-    [("x, *, scale=1.0", "keyword-only"), ("*xs", "*args"), ("x, **more", "*args")],
+    [
+        ("x, *, scale=1.0", "keyword-only"),
+        ("*xs", "*args"),
+        ("x, **more", "*args"),
+        ("x, n=[1]", "list"),
+    ],
 )
 def test_signature_that_the_compiler_refuses_is_an_error(signature: str, part: str) -> None:
     source = HEAD.replace("kernel(x)", f"kernel({signature})") + "    return 1\n"

@@ -113,6 +113,12 @@ _ROWS = (
         "Remove `grid`, or set it to (1,).",
     ),
     CodeInfo(
+        "NK117",
+        "Deprecated name",
+        "The name works, does what its successor does, and will be removed from NKI.",
+        "Use the successor; `nki-agent check --fix` does it where that is mechanical.",
+    ),
+    CodeInfo(
         "NK201",
         "Too many partitions",
         "SBUF and PSUM have 128 partitions.",

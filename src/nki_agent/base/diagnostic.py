@@ -16,7 +16,10 @@ TEXT_LIMIT = 400
 
 
 class Severity(StrEnum):
-    """How a finding counts: an error fails a kernel, a warning does not, advice is about speed."""
+    """How a finding counts: an error fails a kernel, a warning does not.
+
+    Advice is about speed, and about names that a later NKI will not have.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -38,6 +41,20 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 Stack = tuple[Frame, ...]
 
 
+class Edit(msgspec.Struct, frozen=True, array_like=True):
+    """Source to put in the place of other source. Lines count from 1, columns in characters from 0.
+
+    What lies from (`line`, `column`) up to (`end_line`, `end_column`) goes; both equal is an insert.
+    """
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
 class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong, where, what was found, what is allowed, and what to do."""
 
@@ -48,6 +65,8 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
     got: str = ""
     limit: str = ""
     hint: str = ""
+    edits: tuple[Edit, ...] = ()
+    """The fix, where it is mechanical: all of them together or none."""
 
     def __str__(self) -> str:
         """Two lines for people and models: the fact, then the hint."""

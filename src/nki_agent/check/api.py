@@ -10,8 +10,11 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
+
+import numpy as np
 
 from nki_agent.nki.current.modules import MODULES, PUBLIC, SIGNATURES
 from nki_agent.nki.current.names import NOT_MODELLED
@@ -115,6 +118,45 @@ def members_of(api: ApiName) -> frozenset[str] | None:
         return frozenset(member.name for member in value)
     if isinstance(value, TileSize):
         return frozenset(name for name in dir(value) if not name.startswith("_"))
+    return None
+
+
+TYPO_LENGTH_MIN = 5
+"""In shorter names another letter often is another function: `selu`, `silu`, `gelu`."""
+
+
+def nearest(name: str, choices: Iterable[str]) -> str | None:
+    """The one name of which this is a slip of the pen; None where that is not certain.
+
+    `exp2`, `sinh` and `hsigmoid` are functions of their own, however near `exp` is.
+    """
+    if hasattr(np, name) or hasattr(math, name):
+        return None
+    near = [choice for choice in choices if _is_slip(name, choice)]
+    return near[0] if len(near) == 1 else None
+
+
+def _is_slip(name: str, choice: str) -> bool:
+    """Whether one letter behind the first is missing, wrong, too many, or swapped with the next."""
+    at = next((i for i, (a, b) in enumerate(zip(name, choice, strict=False)) if a != b), None)
+    at = min(len(name), len(choice)) if at is None else at
+    rest, wanted = name[at:], choice[at:]
+    if at == 0 or rest == wanted or rest[:1].isdigit() or wanted[:1].isdigit():
+        return False
+    if rest[1:] == wanted and name[at] == name[at - 1]:
+        return True
+    swapped = rest[1:2] + rest[:1] + rest[2:] == wanted
+    one_off = rest[1:] == wanted or rest == wanted[1:]
+    wrong = len(rest) == len(wanted) and rest[1:] == wanted[1:]
+    return len(name) >= TYPO_LENGTH_MIN and (one_off or wrong or swapped)
+
+
+def member_of(module: str, kind: type, value: object, *, by_name: bool = False) -> str | None:
+    """`engine.vector` for the number or name of a member of the enum that `isa` calls `kind`."""
+    for name, members in PUBLIC[module].items():
+        if isinstance(members, MemberSet) and any(isinstance(m.meaning, kind) for m in members):
+            found = (m for m in members if (m.name if by_name else m.value) == value)
+            return next((f"{name}.{m.name}" for m in found), None)
     return None
 
 

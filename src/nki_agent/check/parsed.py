@@ -52,6 +52,8 @@ class Unit:
     """Every node by its type, in source order; contexts and operators are left out."""
     bound: set[str] = field(default_factory=set)
     """Names that the unit binds itself."""
+    values: object = None
+    """What `check.values` has found out about the names, once it was asked."""
 
     def all(self, kind: type[Node]) -> list[Node]:
         """Every node of one type, in source order."""
@@ -103,6 +105,14 @@ class ParsedFile:
     full_names: dict[ast.AST, str | None] = field(default_factory=dict)
     """Answers of `Unit.full_name` so far."""
     module: Unit = field(init=False)
+
+    def name_of_module(self, full: str) -> str | None:
+        """What the file calls an imported module everywhere: `nl` for `nki.language`."""
+        for node in imports_of(self.module):
+            for name, target in _imported_names(self, node):
+                if target.removeprefix("neuronxcc.") == full and name not in self.module.bound:
+                    return name
+        return None
 
     def segment(self, node: ast.AST) -> str | None:
         """The source of a short expression that lies on one line."""

@@ -15,7 +15,8 @@ from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.check.parsed import ParsedFile, SourceError, Unit, parse_file
 from nki_agent.chip.spec import Target
 
-JIT_NAMES = ("nki.jit", "nki.trace")
+JIT_NAMES = ("nki.jit", "nki.trace", "nki.baremetal", "nki.benchmark", "nki.profile")
+"""Decorators of kernels, the older dialect's included."""
 MAIN_MODULE = ""
 
 

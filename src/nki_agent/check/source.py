@@ -16,9 +16,14 @@ from nki_agent.check.rules import (
     nk103_language,
     nk104_names,
     nk105_calls,
+    nk106_habits,
     nk107_imports,
     nk108_identity,
     nk113_globals,
+    nk115_operators,
+    nk116_launch,
+    nk117_deprecated,
+    nk308_constants,
     nk903_tampering,
 )
 from nki_agent.chip.spec import Target
@@ -34,6 +39,11 @@ RULES: tuple[Rule, ...] = (
     nk103_language.check,
     nk104_names.check,
     nk105_calls.check,
+    nk106_habits.check,
+    nk115_operators.check,
+    nk116_launch.check,
+    nk308_constants.check,
+    nk117_deprecated.check,
     nk108_identity.check,
     nk113_globals.check,
 )
@@ -42,11 +52,18 @@ RULES: tuple[Rule, ...] = (
 def check_source(
     files: Mapping[str, str], main: str, *, target: Target, entry: str | None = None
 ) -> list[Diagnostic]:
-    """Findings for the kernel file `main` and the helper modules beside it, by file and line.
+    """The first findings for the kernel file `main` and the helper modules beside it.
 
     `files` maps paths to text; KeyError if `main` is not among them. `entry` is the name of the jit
     function to run, where the caller has one in mind.
     """
+    return find_all(files, main, target=target, entry=entry)[:FINDINGS_MAX]
+
+
+def find_all(
+    files: Mapping[str, str], main: str, *, target: Target, entry: str | None = None
+) -> list[Diagnostic]:
+    """Every finding, by file and line."""
     project, findings = parse_project(files, main, target=target, entry=entry)
     if project is not None:
         for rule in RULES:
@@ -58,7 +75,7 @@ def check_source(
         if key not in seen:
             seen.add(key)
             kept.append(finding)
-    return kept[:FINDINGS_MAX]
+    return kept
 
 
 def _place(finding: Diagnostic, main: str) -> tuple[bool, str, int]:

@@ -1,7 +1,11 @@
-"""`nki-agent check FILE…`: what reading the source alone can say."""
+"""`nki-agent check FILE…`: what reading the source alone can say, and with `--fix` change.
+
+Law: `--fix` writes a named file only where its text changes, and shows each change on stderr.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +16,7 @@ import typer
 
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.base.errors import UsageError
+from nki_agent.check.fixing import fix_source
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.cli.command import ExitCode, make_app
@@ -20,6 +25,7 @@ from nki_agent.cli.screen import say, show, show_json
 from nki_agent.verify.kernel import Kernel
 
 CHEATS = "NK9"
+FIX_HELP = "Apply the fixes that are mechanical to the named files, and show them."
 _KERNEL = re.compile(
     r"^\s*(?:import|from)\s+(?:nki|neuronxcc)\b.*\bjit\b", re.MULTILINE | re.DOTALL
 )
@@ -30,6 +36,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
     file: str
     diagnostics: tuple[Diagnostic, ...]
+    num_fixes: int = 0
 
 
 def check(
@@ -40,10 +47,12 @@ def check(
     *,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    fix: Annotated[bool, typer.Option("--fix", help=FIX_HELP)] = False,
 ) -> ExitCode:
     """Read kernel source, run nothing, say what is wrong with it."""
     chosen = read_target(target)
-    checked = [_check(path, chosen) for path in _find_kernels(files)]
+    check_one = _fix if fix else _check
+    checked = [check_one(path, chosen) for path in _find_kernels(files)]
     if as_json:
         show_json(checked)
     else:
@@ -52,12 +61,13 @@ def check(
                 show(str(diagnostic))
     found = [d for one in checked for d in one.diagnostics]
     errors = [d for d in found if d.severity is Severity.ERROR]
-    say(f"{_count(len(checked), 'file')}, {_count(len(errors), 'error')}")
+    fixed = f", {_count(sum(one.num_fixes for one in checked), 'fix', 'fixes')}" if fix else ""
+    say(f"{_count(len(checked), 'file')}, {_count(len(errors), 'error')}{fixed}")
     return _exit_code(errors)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _count(number: int, noun: str, many: str = "") -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {many or noun + 's'}"
 
 
 def _exit_code(errors: Sequence[Diagnostic]) -> ExitCode:
@@ -72,6 +82,28 @@ def _check(path: Path, target: Target) -> Checked:
     return Checked(file=str(path), diagnostics=tuple(_place(d, path.parent, kernel) for d in found))
 
 
+def _fix(path: Path, target: Target) -> Checked:
+    """Apply the edits that findings carry; line ends stay as they are."""
+    kernel = read_kernel(path)
+    source = path.read_bytes().decode("utf-8")
+    fixed = fix_source({**kernel.files, kernel.main: source}, kernel.main, target=target)
+    if fixed.text != source:
+        _write(path, fixed.text)
+        before, after = source.splitlines(), fixed.text.splitlines()
+        for line in difflib.unified_diff(before, after, str(path), str(path), lineterm="", n=1):
+            say(line)
+    placed = tuple(_place(d, path.parent, kernel) for d in fixed.findings)
+    return Checked(file=str(path), diagnostics=placed, num_fixes=fixed.num_fixes)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_bytes(text.encode())
+    except OSError as error:
+        hint = "nothing was changed; check the file's permissions"
+        raise UsageError(f"cannot write `{path}`: {error.strerror}", hint=hint) from error
+
+
 def _place(diagnostic: Diagnostic, folder: Path, kernel: Kernel) -> Diagnostic:
     """Name files as the user did, not by their last part."""
     where = tuple(
@@ -80,7 +112,10 @@ def _place(diagnostic: Diagnostic, folder: Path, kernel: Kernel) -> Diagnostic:
         else frame
         for frame in diagnostic.where
     )
-    return msgspec.structs.replace(diagnostic, where=where)
+    edits = tuple(
+        msgspec.structs.replace(edit, file=str(folder / edit.file)) for edit in diagnostic.edits
+    )
+    return msgspec.structs.replace(diagnostic, where=where, edits=edits)
 
 
 def _find_kernels(paths: Sequence[Path]) -> Iterator[Path]:

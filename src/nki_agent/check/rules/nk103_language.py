@@ -3,7 +3,9 @@
 Law: what is certainly refused is an error; what the guides are silent on is a warning. Code that
 the host runs (module level, functions that no kernel names) may be any Python. Sources: NKI
 language guide (values, control flow, classes); migration guide to 0.3.0 (language restrictions).
-The guides give no full list; comprehensions, `try`, lambda and generators are in no example.
+The guides give no full list; comprehensions, `try`, lambda and generators are in no example. The
+body of `nl.fori_loop` and `nl.while_loop` is a function made with `def`, nested or not, in all of
+them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from nki_agent.check.parsed import Unit, at
 from nki_agent.check.project import Project
 
 CLASS_BASES = ("nki.language.NKIObject", "enum.Enum")
+INT_MAX = 2**32 - 1
+"""Largest int that 32 bits can hold, unsigned."""
 SCOPES = ("nki.language.no_reorder",)
 
 
@@ -51,6 +55,7 @@ CONSTRUCTS: dict[type[ast.AST], _Construct] = {
     ast.Global: _Construct("`global`", "pass the value as an argument and return the new one"),
     ast.Nonlocal: _Construct("`nonlocal`", "pass the value as an argument and return the new one"),
     ast.Delete: _Construct("`del`", "leave it out: memory is free after the last use"),
+    ast.Raise: _Construct("`raise`", "use `assert condition, message`", Severity.WARNING),
     ast.Match: _Construct("`match`", "use `if` and `elif`", Severity.WARNING),
     ast.NamedExpr: _Construct("`:=`", "assign on a line of its own", Severity.WARNING),
     ast.Set: _Construct("a set", "use a tuple or a list", Severity.WARNING),
@@ -67,8 +72,7 @@ def check(project: Project) -> Iterator[Diagnostic]:
             construct = CONSTRUCTS.get(kind)
             if construct is not None:
                 yield from (_outside(unit, node, construct) for node in nodes)
-        for with_node in unit.all(ast.With):
-            yield from _check_with(unit, with_node)
+        yield from _check_parts(unit)
         for class_node in unit.all(ast.ClassDef):
             yield from _check_class(unit, class_node)
         if isinstance(unit.definition, ast.ClassDef):
@@ -93,6 +97,35 @@ def _outside(unit: Unit, node: ast.AST, construct: _Construct) -> Diagnostic:
             hint=construct.hint,
         ),
     )
+
+
+def _check_parts(unit: Unit) -> Iterator[Diagnostic]:
+    for with_node in unit.all(ast.With):
+        yield from _check_with(unit, with_node)
+    for dict_node in unit.all(ast.Dict):
+        yield from _check_keys(unit, dict_node)
+    for constant in unit.all(ast.Constant):
+        yield from _check_constant(unit, constant)
+
+
+def _check_keys(unit: Unit, node: ast.Dict) -> Iterator[Diagnostic]:
+    """Keys are strings; one that is written out as another literal is surely none."""
+    bad = [k for k in node.keys if isinstance(k, ast.Constant) and not isinstance(k.value, str)]
+    if bad:
+        hint = f"keys are strings: `{str(bad[0].value)!r}` in place of `{bad[0].value!r}`"
+        yield _outside(unit, bad[0], _Construct("a dictionary key that is no string", hint))
+
+
+def _check_constant(unit: Unit, node: ast.Constant) -> Iterator[Diagnostic]:
+    """Integers and floats are 32 bits wide; there are no bytes and no complex numbers."""
+    value = node.value
+    if isinstance(value, bytes | complex):
+        hint = "values are None, booleans, ints, floats, strings and tensors"
+        kind = type(value).__name__
+        yield _outside(unit, node, _Construct(f"a value of type {kind}", hint, Severity.WARNING))
+    elif type(value) is int and value > INT_MAX:
+        hint = "ints of the language have 32 bits"
+        yield _outside(unit, node, _Construct(f"the int {value}", hint, Severity.WARNING))
 
 
 def _check_with(unit: Unit, node: ast.With) -> Iterator[Diagnostic]:
@@ -123,3 +156,7 @@ def _check_signature(unit: Unit, node: ast.FunctionDef) -> Iterator[Diagnostic]:
         names = ", ".join(a.arg for a in arguments.kwonlyargs)
         label = f"`*` before keyword-only arguments ({names}) in a kernel's signature"
         yield _outside(unit, node, _Construct(label, "remove the `*`; put defaults at the end"))
+    for default in arguments.defaults:
+        if isinstance(default, ast.List):
+            label = "a list as an argument of a kernel"
+            yield _outside(unit, default, _Construct(label, "use a tuple"))

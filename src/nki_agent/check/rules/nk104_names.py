@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nki_agent.base.diagnostic import Diagnostic
+import msgspec
+
+from nki_agent.base.diagnostic import Diagnostic, Edit
 from nki_agent.check.api import (
     CONSTANTS,
     OLD_NAMES,
@@ -18,15 +20,18 @@ from nki_agent.check.api import (
     find_api_name,
     is_not_modelled,
     members_of,
+    nearest,
     suggest,
     suggest_name,
 )
+from nki_agent.check.editing import replace_attribute, replace_node, text_of
 from nki_agent.check.parsed import Unit, at, imports_of
 from nki_agent.check.project import Project
 from nki_agent.chip.spec import GENERATION
 from nki_agent.isa.table import TABLE
 from nki_agent.nki.current.modules import MODULES
 
+PAR_DIM = "nki.language.par_dim"
 FAILS_ON_HARDWARE = {
     "nki.language.divide": "multiply by the reciprocal: `nl.multiply(x, nl.reciprocal(y))`",
     "nki.language.mod": "subtract the floor of the quotient times y",
@@ -42,7 +47,8 @@ def check(project: Project) -> Iterator[Diagnostic]:
         for node, api in names_of(unit):
             finding = _judge(api) or _judge_generation(api, generation)
             if finding is not None:
-                yield at(unit, node, finding)
+                edits = _edits(unit, node, api, finding.code)
+                yield at(unit, node, msgspec.structs.replace(finding, edits=edits))
 
 
 def names_of(unit: Unit) -> Iterator[tuple[ast.AST, ApiName]]:
@@ -69,6 +75,57 @@ def _imported(node: ast.ImportFrom | ast.Import) -> Iterator[ApiName]:
         api = find_api_name(full)
         if api is not None:
             yield api
+
+
+def _edits(unit: Unit, node: ast.AST, api: ApiName, code: str) -> tuple[Edit, ...]:
+    """The edit to the one name that is meant; imports are left to people."""
+    if not isinstance(node, ast.Attribute):
+        return ()
+    if code == "NK106":
+        return _edits_of_old_name(unit, node, api)
+    if code != "NK104":
+        return ()
+    if exists(api):
+        return _member_edits(unit, node, api)
+    named = _part_named(unit, node, api)
+    homes = [module for module, names in MODULES.items() if api.name in names]
+    if named is None or homes:
+        prefix = unit.file.name_of_module(homes[0]) if len(homes) == 1 else None
+        return () if named is None or not prefix else _move(unit, named, f"{prefix}.{api.name}")
+    right = nearest(api.name, MODULES[api.module])
+    return () if right is None else replace_attribute(unit.file, named, right)
+
+
+def _move(unit: Unit, node: ast.Attribute, text: str) -> tuple[Edit, ...]:
+    return (replace_node(unit.file, node, text),)
+
+
+def _member_edits(unit: Unit, node: ast.Attribute, api: ApiName) -> tuple[Edit, ...]:
+    members = members_of(api)
+    right = nearest(api.members[0], members) if members and len(api.members) == 1 else None
+    return () if right is None else replace_attribute(unit.file, node, right)
+
+
+def _part_named(unit: Unit, node: ast.Attribute, api: ApiName) -> ast.Attribute | None:
+    """The part of a dotted name that ends with the module's name."""
+    part: ast.expr = node
+    while isinstance(part, ast.Attribute) and unit.full_name(part) != api.full:
+        part = part.value
+    return part if isinstance(part, ast.Attribute) else None
+
+
+def _edits_of_old_name(unit: Unit, node: ast.Attribute, api: ApiName) -> tuple[Edit, ...]:
+    """`@nki.trace` is `@nki.jit`; `nl.par_dim(128)` in front of a shape is 128."""
+    parent = unit.file.parents.get(node)
+    if api.full == "nki.trace" and isinstance(parent, ast.FunctionDef):
+        return replace_attribute(unit.file, node, "jit")
+    if api.full != PAR_DIM or not isinstance(parent, ast.Call) or parent.func is not node:
+        return ()
+    shape = unit.file.parents.get(parent)
+    is_first = isinstance(shape, ast.Tuple | ast.List) and shape.elts[0] is parent
+    if not is_first or len(parent.args) != 1 or parent.keywords:
+        return ()
+    return (replace_node(unit.file, parent, text_of(unit.file, parent.args[0])),)
 
 
 def _judge(api: ApiName) -> Diagnostic | None:

@@ -1,8 +1,8 @@
-"""NK105 and NK106: direct calls of `nisa`, `nl` and `nki` functions fit their signatures.
+"""NK105: direct calls of `nisa`, `nl` and `nki` functions fit their signatures.
 
 Law: a call whose arguments are spread from `*` or `**` is only checked for what can be seen. A call
-in the older form (result assigned, `mask=`, `dtype=`, NumPy functions as operators) is `NK106`,
-with the new form.
+in the older form is left to `nk106_habits`. A wrong keyword carries an edit where the right one is
+clear: the only one that is missing, or one that is much nearer than any other.
 """
 
 from __future__ import annotations
@@ -10,153 +10,108 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from nki_agent.base.diagnostic import Diagnostic
-from nki_agent.check.api import ApiName, find_api_name, find_signature, show_signature, suggest
-from nki_agent.check.parsed import Unit, at
+from nki_agent.base.diagnostic import Diagnostic, Edit
+from nki_agent.check.api import nearest, show_signature, suggest
+from nki_agent.check.call import Call, calls_of
+from nki_agent.check.editing import replace, start_of
 from nki_agent.check.project import Project
-from nki_agent.isa.declaration import Kind
-from nki_agent.isa.table import TABLE
+from nki_agent.check.rules.nk106_habits import has_old_form
 
-OLD_KEYWORDS = {
-    "mask": "masks are gone: slice every operand to the valid size, `t[:rows, :cols]` with"
-    " `rows = min(tile, total - start)`",
-    "dtype": "the result is cast to the dtype of `dst`: allocate `dst` with it",
+JIT = "nki.jit"
+JIT_ARGUMENTS = ("fn", "mode")
+"""`mode` is accepted and ignored (release notes 0.3.0)."""
+DESTINATIONS = frozenset({"out", "output", "outputs", "result", "res", "dest", "destination"})
+"""What people call `dst`."""
+RENAMED = {
+    ("nki.isa.register_move", "imm"): "src",
+    ("nki.isa.nc_matmul", "is_moving_zero"): "is_moving_onezero",
+    ("nki.isa.nc_matmul", "lhsT"): "stationary",
+    ("nki.isa.nc_matmul", "rhs"): "moving",
 }
-"""Keywords of the older dialect and what to write."""
-
-NUMPY_OPS = {
-    "max": "maximum",
-    "amax": "maximum",
-    "min": "minimum",
-    "amin": "minimum",
-    "sum": "add",
-    "prod": "multiply",
-}
-"""NumPy functions whose `nl` name is another."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One call, resolved to a public function."""
-
-    unit: Unit
-    node: ast.Call
-    api: ApiName
-    signature: inspect.Signature
-
-    @property
-    def is_instruction(self) -> bool:
-        """Whether it is an instruction of `nki.isa`."""
-        return self.api.module == "nki.isa" and self.api.name in TABLE
-
-    @property
-    def keywords(self) -> list[str]:
-        """Keywords that the call names."""
-        return [k.arg for k in self.node.keywords if k.arg is not None]
-
-    @property
-    def has_spread(self) -> bool:
-        """Whether arguments come from `*` or `**`."""
-        starred = any(isinstance(a, ast.Starred) for a in self.node.args)
-        return starred or any(k.arg is None for k in self.node.keywords)
-
-    def report(self, code: str, what: str, *, hint: str = "") -> Diagnostic:
-        """A finding at the call's line."""
-        shown = f"the signature is `{show_signature(self.api, self.signature)}`"
-        finding = Diagnostic(code=code, what=what, hint=hint or shown)
-        return at(self.unit, self.node, finding)
+"""Keywords that an older NKI or common use names otherwise (migration guide 0.2.0, 0.3.0)."""
 
 
 def check(project: Project) -> Iterator[Diagnostic]:
     """A finding for every call that does not fit."""
-    for unit in project.live_units:
-        for node in unit.all(ast.Call):
-            api = find_api_name(unit.full_name(node.func))
-            signature = None if api is None else find_signature(api)
-            if api is not None and signature is not None:
-                yield from _check_call(_Call(unit, node, api, signature))
+    for call in calls_of(project):
+        if call.api.full == JIT:
+            yield from _check_jit(call)
+        elif not has_old_form(call):
+            yield from _check_keywords(call)
+            yield from _check_counts(call)
 
 
-def _check_call(call: _Call) -> Iterator[Diagnostic]:
-    old = list(_check_old_form(call))
-    if old:
-        yield from old
-        return
-    yield from _check_keywords(call)
-    yield from _check_counts(call)
-    yield from _check_operators(call)
-
-
-def _check_old_form(call: _Call) -> Iterator[Diagnostic]:
-    names = call.signature.parameters
+def _check_jit(call: Call) -> Iterator[Diagnostic]:
     for keyword in call.keywords:
-        if keyword in OLD_KEYWORDS and keyword not in names:
-            what = (
-                f"`{keyword}=` of `{call.api.short}` belongs to the older `neuronxcc.nki` dialect"
+        if keyword not in JIT_ARGUMENTS:
+            hint = "choose the chip with `--target` or NEURON_PLATFORM_TARGET_OVERRIDE"
+            yield call.report(
+                "NK105",
+                f"`nki.jit` has no argument `{keyword}`",
+                hint=hint if keyword == "platform_target" else "remove it: `@nki.jit`",
             )
-            yield call.report("NK106", what, hint=OLD_KEYWORDS[keyword])
-    if call.is_instruction and not call.has_spread and _is_value(call) and _missing(call):
-        yield call.report(
-            "NK106",
-            f"`{call.api.short}` returns no tile; it writes to `dst`",
-            hint=_with_dst(call),
-        )
 
 
-def _is_value(call: _Call) -> bool:
-    return not isinstance(call.unit.file.parents.get(call.node), ast.Expr)
-
-
-def _missing(call: _Call) -> list[str]:
-    """Required parameters that the call leaves out."""
-    parameters = list(call.signature.parameters.values())
-    given = {p.name for p in parameters[: len(call.node.args)]} | set(call.keywords)
-    return [p.name for p in parameters if _is_required(p) and p.name not in given]
-
-
-def _is_required(parameter: inspect.Parameter) -> bool:
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
-
-
-def _with_dst(call: _Call) -> str:
-    """The call with the assigned name as `dst`, where its source is short."""
-    parent = call.unit.file.parents.get(call.node)
-    target = "dst"
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
-        target = call.unit.file.segment(parent.targets[0]) or target
-    arguments = [call.unit.file.segment(a) for a in (*call.node.args, *call.node.keywords)]
-    if target.isidentifier():
-        start = f"allocate `{target} = nl.ndarray(shape, dtype, buffer=nl.sbuf)`, then write"
-    else:
-        start = "write"
-    first = target if call.node.args else f"dst={target}"
-    rest = ["..."] if None in arguments else map(str, arguments)
-    return f"{start} `{call.api.short}({', '.join([first, *rest])})`"
-
-
-def _check_keywords(call: _Call) -> Iterator[Diagnostic]:
+def _check_keywords(call: Call) -> Iterator[Diagnostic]:
     parameters = call.signature.parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return
     by_position = list(parameters)[: len(call.node.args)]
-    for keyword in call.keywords:
-        if keyword not in parameters:
-            near = suggest(keyword, parameters, prefix="")
-            shown = f"the signature is `{show_signature(call.api, call.signature)}`"
-            yield call.report(
-                "NK105",
-                f"`{call.api.short}` has no argument `{keyword}`",
-                hint=f"{near} {shown}".strip(),
-            )
-        elif keyword in by_position and not call.has_spread:
-            what = f"`{call.api.short}` gets `{keyword}` twice, by position and by name"
+    unknown = [k for k in call.node.keywords if k.arg is not None and k.arg not in parameters]
+    for keyword in call.node.keywords:
+        name = keyword.arg
+        if keyword in unknown:
+            yield _unknown_keyword(call, keyword, is_only=len(unknown) == 1)
+        elif name in by_position and not call.has_spread:
+            what = f"`{call.api.short}` gets `{name}` twice, by position and by name"
             yield call.report("NK105", what)
 
 
-def _check_counts(call: _Call) -> Iterator[Diagnostic]:
+def _unknown_keyword(call: Call, keyword: ast.keyword, *, is_only: bool) -> Diagnostic:
+    assert keyword.arg is not None
+    parameters = call.signature.parameters
+    shown = f"the signature is `{show_signature(call.api, call.signature)}`"
+    right = _meant(call, keyword.arg, is_only=is_only)
+    near = f"did you mean `{right}`?" if right else suggest(keyword.arg, parameters, prefix="")
+    return call.report(
+        "NK105",
+        f"`{call.api.short}` has no argument `{keyword.arg}`",
+        hint=f"{near} {shown}".strip(),
+        edits=_rename(call, keyword, right),
+    )
+
+
+def _meant(call: Call, name: str, *, is_only: bool) -> str | None:
+    """The parameter that a wrong keyword stands for, where that is clear."""
+    if call.has_spread:
+        return None
+    parameters = list(call.signature.parameters)
+    free = [p for p in parameters[len(call.node.args) :] if p not in call.keywords]
+    renamed = RENAMED.get((call.api.full, name))
+    if renamed is None and name.lower() in DESTINATIONS and call.missing[:1] == ["dst"]:
+        renamed = "dst"
+    if renamed is not None:
+        return renamed if renamed in free else None
+    near = nearest(name, free)
+    is_lone = is_only and len(call.missing) == 1
+    if near is None and is_lone and suggest(name, call.missing, prefix=""):
+        near = call.missing[0]
+    return near
+
+
+def _rename(call: Call, keyword: ast.keyword, name: str | None) -> tuple[Edit, ...]:
+    if name is None or keyword.arg is None:
+        return ()
+    file = call.unit.file
+    line, column = start_of(file, keyword)
+    end = (line, column + len(keyword.arg))
+    if file.lines[line - 1][column : end[1]] != keyword.arg:
+        return ()
+    return (replace(file, (line, column), end, name),)
+
+
+def _check_counts(call: Call) -> Iterator[Diagnostic]:
     if call.has_spread:
         return
     parameters = call.signature.parameters.values()
@@ -166,28 +121,6 @@ def _check_counts(call: _Call) -> Iterator[Diagnostic]:
         what = f"`{call.api.short}` takes {len(parameters)} arguments, not {len(call.node.args)}"
         yield call.report("NK105", what)
         return
-    missing = _missing(call)
-    if missing:
-        names = ", ".join(f"`{name}`" for name in missing)
+    if call.missing:
+        names = ", ".join(f"`{name}`" for name in call.missing)
         yield call.report("NK105", f"`{call.api.short}` lacks {names}")
-
-
-def _check_operators(call: _Call) -> Iterator[Diagnostic]:
-    """NumPy functions in the place of an operator."""
-    declaration = TABLE.get(call.api.name) if call.is_instruction else None
-    if declaration is None:
-        return
-    kinds = (Kind.ALU_OP, Kind.ACTIVATION_OP)
-    wanted = {p.name for p in declaration.parameters if p.kind in kinds}
-    names = list(call.signature.parameters)
-    given = [*zip(names, call.node.args, strict=False)]
-    given += [(k.arg, k.value) for k in call.node.keywords if k.arg is not None]
-    for name, value in given:
-        full = call.unit.full_name(value)
-        if name in wanted and full is not None and full.startswith("numpy."):
-            op = full.rpartition(".")[2]
-            yield call.report(
-                "NK106",
-                f"`{name}` of `{call.api.short}` is a NumPy function; operators are `nl` names",
-                hint=f"write `{name}=nl.{NUMPY_OPS.get(op, op)}`",
-            )

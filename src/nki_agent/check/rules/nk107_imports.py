@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from nki_agent.base.diagnostic import Diagnostic, Severity
+from nki_agent.base.diagnostic import Diagnostic, Edit, Severity
+from nki_agent.check.editing import end_of, replace, start_of, text_between
 from nki_agent.check.parsed import Unit, at, imported_module
 from nki_agent.check.project import Project
+from nki_agent.nki.current.modules import MODULES
 
 ALLOWED = frozenset(
     {
@@ -33,6 +36,8 @@ REPLACEMENTS = {
     "torch_xla": "a kernel file holds NKI code only: keep PyTorch in the task's file",
     "os": "remove it; the target is chosen with `--target`, not in the environment",
 }
+
+_FROM = re.compile(r"from[ \t]+([\w.]+)[ \t]")
 
 
 def check(project: Project) -> Iterator[Diagnostic]:
@@ -80,6 +85,7 @@ def _check_module(unit: Unit, node: ast.AST, name: str, helpers: set[str]) -> It
             what=f"import of `{name}`, the older dialect",
             hint="`import nki`, `import nki.language as nl`, `import nki.isa as nisa`; pass `dst`"
             " first, slice in place of masks",
+            edits=_new_import(unit, node, name),
         )
     elif root == OWN_PACKAGE:
         finding = Diagnostic(
@@ -96,6 +102,34 @@ def _check_module(unit: Unit, node: ast.AST, name: str, helpers: set[str]) -> It
             hint=f"{REPLACEMENTS.get(root, 'remove it')}; allowed are {ALLOWED_TEXT}",
         )
     yield at(unit, node, finding)
+
+
+def _new_import(unit: Unit, node: ast.AST, name: str) -> tuple[Edit, ...]:
+    """`neuronxcc.nki...` to `nki...`, where the module still exists and its name is given."""
+    file = unit.file
+    if isinstance(node, ast.Import):
+        alias = next((a for a in node.names if a.name == name and a.asname), None)
+        new = name.removeprefix(f"{OLD_PACKAGE}.")
+        if alias is None or new not in MODULES:
+            return ()
+        text = f"{new} as {alias.asname}" if new != alias.asname else new
+        return (replace(file, start_of(file, alias), end_of(file, alias), text),)
+    if not isinstance(node, ast.ImportFrom):
+        return ()
+    start = start_of(file, node)
+    if name == OLD_PACKAGE:
+        only = node.names[0] if len(node.names) == 1 else None
+        if only is None or only.name != "nki":
+            return ()
+        text = f"import nki as {only.asname}" if only.asname not in (None, "nki") else "import nki"
+        return (replace(file, start, end_of(file, node), text),)
+    line = file.lines[node.lineno - 1]
+    match = _FROM.match(text_between(file, start, (node.lineno, len(line))))
+    new = name.removeprefix(f"{OLD_PACKAGE}.")
+    if match is None or match.group(1) != name or new not in MODULES:
+        return ()
+    first = start[1] + match.start(1)
+    return (replace(file, (start[0], first), (start[0], first + len(name)), new),)
 
 
 def _is_guarded(unit: Unit, node: ast.AST) -> bool:
