@@ -12,10 +12,10 @@ import numpy as np
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.isa.chance import STATE_WORDS
 from nki_agent.sim.generator import Generator, Xorwow
-from nki_agent.sim.moving import load_common, poison, save_common, transfer_dtype
 from nki_agent.sim.plan import Array
 from nki_agent.sim.rounding import FLOAT, WORD
 from nki_agent.sim.site import UNSIGNED, WORD_BYTES, Site
+from nki_agent.sim.transfer import load_common, poison, save_common, transfer_dtype
 
 DROPPED_BITS = np.uint32(8)
 UNIT = np.float32(2.0**-24)

@@ -12,10 +12,10 @@ import numpy as np
 
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.isa.gather import GROUP, KEEP, QUADRANT
-from nki_agent.sim.moving import load_common, poison, save_common, transfer_dtype
 from nki_agent.sim.plan import Array, Hole, refuse
 from nki_agent.sim.rounding import FLOAT, WORD
 from nki_agent.sim.site import Site
+from nki_agent.sim.transfer import load_common, poison, save_common, transfer_dtype
 
 INDEX = np.dtype(np.int64)
 INT32 = np.dtype(np.int32)
