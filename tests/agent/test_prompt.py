@@ -6,7 +6,7 @@ import pytest
 
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.prompt import Prompt, make_prompt, write_fold
-from nki_agent.chip.spec import Target
+from nki_agent.chip.spec import Target, load_chip
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.table import TABLE
 from nki_agent.nki.current.tracing import ArgumentSpec, trace_source
@@ -29,13 +29,23 @@ def test_prompt_states_rank_shape_dtype_and_fold(task: Task) -> None:
     assert task.source.strip() in user
 
 
-def test_every_instruction_is_in_the_prompt(task: Task) -> None:
-    system = prompt_for(task).system
-    assert [name for name in TABLE if f"- nisa.{name}(" not in system] == []
+@pytest.mark.parametrize("target", [Target.TRN1, Target.TRN2, Target.TRN3])
+def test_every_instruction_of_the_target_is_in_the_prompt(task: Task, target: Target) -> None:
+    system, generation = prompt_for(task, target=target).system, load_chip(target).generation
+    for declaration in TABLE.values():
+        module = "nl" if declaration.page.startswith("nki.language") else "nisa"
+        is_there = f"{module}.{declaration.name}(" in system
+        assert is_there == (declaration.first_generation <= generation), declaration.name
 
 
-def test_prompt_is_short(task: Task) -> None:
-    assert len(prompt_for(task).system.encode()) / BYTES_PER_TOKEN <= 3500
+@pytest.mark.parametrize("target", [Target.TRN1, Target.TRN2, Target.TRN3])
+def test_prompt_is_short(task: Task, target: Target) -> None:
+    assert len(prompt_for(task, target=target).system.encode()) / BYTES_PER_TOKEN <= 3500
+
+
+def test_packed_dtypes_are_named_where_mx_is(task: Task) -> None:
+    assert "float8_e4m3fn_x4" in prompt_for(task, target=Target.TRN3).system
+    assert "_x4" not in prompt_for(task, target=Target.TRN2).system
 
 
 def test_limits_are_those_of_the_target(task: Task) -> None:

@@ -12,7 +12,7 @@ from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine, Memory
 from nki_agent.isa.signature import AttributeValue
 from nki_agent.isa.table import TABLE
-from tests.sim.build import Array, Builder, Operands
+from tests.sim.build import Array, Builder, Operands, View
 
 ROWS = tomllib.loads(Path(__file__).with_name("numerics.toml").read_text("utf-8"))["row"]
 
@@ -20,6 +20,7 @@ ROWS = tomllib.loads(Path(__file__).with_name("numerics.toml").read_text("utf-8"
 def array(form: dict[str, Any]) -> Array:
     dtype = DType(form["dtype"]).numpy_dtype
     source = np.array(form["values"], np.int64 if dtype.kind in "iu" else np.float32)
+    source = np.concatenate([source] * form.get("repeat", 1))
     with np.errstate(all="ignore"):
         return source.astype(dtype)
 
@@ -31,11 +32,20 @@ def attribute(value: object) -> AttributeValue:
     return value
 
 
+def load(
+    builder: Builder, role: str, value: dict[str, Any] | list[dict[str, Any]] | float
+) -> View | list[View] | float:
+    if isinstance(value, list):
+        return [builder.load(f"{role}{i}", array(v)) for i, v in enumerate(value)]
+    if isinstance(value, dict):
+        return builder.load(role, array(value), DType(value["dtype"]))
+    return value
+
+
 def run(row: dict[str, Any]) -> Array:
     builder = Builder(Target(row.get("target", "trn2")))
     operands: Operands = {
-        role: builder.load(role, array(value)) if isinstance(value, dict) else value
-        for role, value in row.get("operands", {}).items()
+        role: load(builder, role, value) for role, value in row.get("operands", {}).items()
     }
     wanted, output = array(row["dst"]), row.get("output", "dst")
     memories = TABLE[row["op"]].parameter(output).memories
@@ -43,7 +53,10 @@ def run(row: dict[str, Any]) -> Array:
     view = builder.tile(wanted.shape, DType(row["dst"]["dtype"]), memory)
     operands[output] = view
     if output != "dst":
-        operands["dst"] = builder.tile(array(row["operands"]["data"]).shape)
+        form = row.get("tile", {})
+        first = next(value for value in operands.values() if isinstance(value, View))
+        shape = tuple(form.get("shape", first.pattern.shape))
+        operands["dst"] = builder.tile(shape, DType(form.get("dtype", "float32")))
     builder.add(
         row["op"],
         operands,

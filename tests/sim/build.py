@@ -45,7 +45,7 @@ class View:
     pattern: Pattern
 
 
-Operands = dict[str, "View | float | int | None"]
+Operands = dict[str, "View | list[View] | float | int | None"]
 
 
 def row_major(counts: Sequence[int], itemsize: int) -> tuple[tuple[int, int], ...]:
@@ -127,7 +127,7 @@ class Builder:
     def add(
         self,
         op: str,
-        operands: Mapping[str, View | float | int | None],
+        operands: Mapping[str, View | list[View] | float | int | None],
         /,
         *,
         engine: Engine | None = None,
@@ -141,7 +141,13 @@ class Builder:
                 value = parameter.default
             if value is None:
                 continue
-            if isinstance(value, View):
+            if isinstance(value, list):
+                for number, view in enumerate(value):
+                    role = f"{parameter.name}{number}"
+                    forms.append(Operand(role, view.memory, view.dtype, view.pattern))
+                    tensors.append(view.tensor)
+                    offsets.append(view.offset)
+            elif isinstance(value, View):
                 forms.append(Operand(parameter.name, value.memory, value.dtype, value.pattern))
                 tensors.append(value.tensor)
                 offsets.append(value.offset)

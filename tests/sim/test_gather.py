@@ -224,12 +224,10 @@ def test_local_gather_past_the_end_poisons_only_what_is_outside() -> None:
 # Searches.
 
 
-def nonzero(
-    src: Array, before: Array, attributes: dict[str, AttributeValue] | None = None
-) -> Array:
+def nonzero(src: Array, before: Array, **attributes: AttributeValue) -> Array:
     builder = Builder()
     tile, dst = builder.load("x", src), builder.load("y", before)
-    builder.add("nonzero_with_count", {"dst": dst, "src": tile}, **(attributes or {}))
+    builder.add("nonzero_with_count", {"dst": dst, "src": tile}, engine=None, **attributes)
     builder.store(dst)
     return builder.outputs()[0]
 
@@ -241,7 +239,7 @@ def test_nonzero_works_on_the_first_partition_of_each_core(dtype: DType) -> None
     for row in (0, 16, 32):
         found = [i + 100 for i, value in enumerate(src[row].tolist()) if value != 0]
         wanted[row] = [*found, *[-5] * (9 - len(found)), len(found)]
-    got = nonzero(src, before, {"index_offset": 100, "padding_val": -5})
+    got = nonzero(src, before, index_offset=100, padding_val=-5)
     assert got.tolist() == wanted.tolist()
 
 
@@ -255,7 +253,7 @@ def test_nonzero_by_tiles_equals_nonzero_of_all() -> None:
     parts = []
     for start in range(0, 24, 8):
         tile = src[:, start : start + 8]
-        (row,) = nonzero(tile, np.zeros((1, 9), np.int32), {"index_offset": start})
+        (row,) = nonzero(tile, np.zeros((1, 9), np.int32), index_offset=start)
         parts += row[: row[-1]].tolist()
     assert parts == np.flatnonzero(src[0]).tolist()
 

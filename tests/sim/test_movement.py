@@ -228,3 +228,38 @@ def test_scratch_memory_in_hbm_holds_what_is_written() -> None:
 def test_an_instruction_of_one_element_runs() -> None:
     got = simulate("tensor_copy", ((1, 1), BF16), {"src": np.array([[2.5]], np.float32)})
     assert got.astype(np.float32).tolist() == [[2.5]]
+
+
+# dma_compute.
+
+
+@pytest.mark.parametrize("count", [1, 2, 16])
+def test_dma_compute_adds_all_sources_in_order(count: int) -> None:
+    arrays = [normal(4, 6, name=f"x{i}") for i in range(count)]
+    builder = Builder()
+    sources = [builder.argument(f"x{i}", array) for i, array in enumerate(arrays)]
+    dst = builder.tile((4, 6), BF16)
+    builder.add("dma_compute", {"dst": dst, "srcs": sources}, reduce_op="add")
+    builder.store(dst)
+    wanted = np.add.accumulate(arrays)[-1].astype(BF16.numpy_dtype)
+    assert builder.outputs()[0].tolist() == wanted.tolist()
+
+
+def test_dma_compute_takes_formats_and_shapes_that_differ() -> None:
+    builder = Builder()
+    tile = builder.load("x", normal(4, 6).astype(BF16.numpy_dtype))
+    flat = builder.argument("y", np.arange(24, dtype=np.int32))
+    out = builder.tile((6, 4), F32, Memory.SHARED_HBM)
+    builder.add("dma_compute", {"dst": out, "srcs": [tile, flat]}, reduce_op="add")
+    builder.result(out)
+    wanted = normal(4, 6).astype(BF16.numpy_dtype).astype(np.float32).ravel() + np.arange(24)
+    assert builder.outputs()[0].ravel().tolist() == wanted.astype(np.float32).tolist()
+
+
+def test_dma_compute_may_add_to_its_destination() -> None:
+    builder = Builder()
+    tile, more = builder.load("x", normal(4, 6)), builder.load("y", normal(4, 6, name="y"))
+    builder.add("dma_compute", {"dst": tile, "srcs": [more, tile, tile]}, reduce_op="add")
+    builder.store(tile)
+    x, y = normal(4, 6), normal(4, 6, name="y")
+    assert builder.outputs()[0].tolist() == ((y + x) + x).tolist()

@@ -202,3 +202,81 @@ def test_transpose_mode_passes_every_value_through() -> None:
     builder.store(by_identity(builder, builder.load("x", values), 6))
     got = builder.outputs()[0]
     assert got.tobytes() == np.ascontiguousarray(values.T).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "target"),
+    [
+        (DType.FLOAT8_E4M3, DType.FLOAT8_E4M3, Target.TRN2),
+        (DType.FLOAT8_E4M3, DType.FLOAT8_E5M2, Target.TRN2),
+        (DType.FLOAT8_E4M3FN, DType.FLOAT8_E4M3FN, Target.TRN3),
+        (DType.FLOAT8_E5M2, DType.FLOAT8_E4M3FN, Target.TRN3),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(128, 128, 512), (5, 3, 4), (1, 1, 1)])
+def test_double_row_contracts_over_partitions_and_both_sets(
+    first: DType, second: DType, target: Target, sizes: tuple[int, int, int]
+) -> None:
+    k, m, n = sizes
+    a = (4 * normal(k, 2, m)).astype(first.numpy_dtype)
+    b = (4 * normal(k, 2, n, name="y")).astype(second.numpy_dtype)
+    got = simulate(
+        "nc_matmul",
+        ((m, n), F32),
+        {"stationary": a, "moving": b},
+        target=target,
+        perf_mode="double_row",
+    )
+    wanted = np.einsum("ksm,ksn->mn", a.astype(np.float64), b.astype(np.float64))
+    assert got == pytest.approx(wanted, rel=1e-5, abs=1e-3)
+
+
+def test_double_row_takes_views_of_wider_tiles() -> None:
+    a = (4 * normal(6, 2, 8)).astype(DType.FLOAT8_E5M2.numpy_dtype)
+    builder = Builder()
+    tile = builder.load("a", a)
+    part = builder.view(tile, rows=(0, 1, 4), free=((8, 2), (1, 3)))
+    psum = builder.tile((3, 3), F32, Memory.PSUM)
+    builder.add(
+        "nc_matmul", {"dst": psum, "stationary": part, "moving": part}, perf_mode="double_row"
+    )
+    builder.store(psum)
+    x = a[:4, :, :3].astype(np.float64)
+    assert builder.outputs()[0] == pytest.approx(np.einsum("ksm,ksn->mn", x, x), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("position", "size"), [((0, 0), (64, 128)), ((64, 0), (64, 128)), ((96, 0), (32, 128))]
+)
+def test_row_tiling_does_not_change_the_product(
+    position: tuple[int, int], size: tuple[int, int]
+) -> None:
+    a, b = normal(32, 8), normal(32, 12, name="y")
+    operands: dict[str, Array | float | int | None] = {"stationary": a, "moving": b}
+    plain = simulate("nc_matmul", ((8, 12), F32), operands)
+    got = simulate("nc_matmul", ((8, 12), F32), operands, tile_position=position, tile_size=size)
+    assert got.tolist() == plain.tolist()
+
+
+def test_bfloat16_sums_are_widened_added_to_and_rounded_each_time() -> None:
+    steps = [np.full((1, 1), v, np.float32) for v in (256.0, 1.0, 1.0, 3.0)]
+    builder = Builder(Target.TRN3)
+    psum = builder.tile((1, 1), BF16, Memory.PSUM)
+    one = builder.load("one", np.ones((1, 1), np.float32))
+    for number, step in enumerate(steps):
+        moving = builder.load(f"s{number}", step)
+        builder.add("nc_matmul", {"dst": psum, "stationary": one, "moving": moving})
+    builder.store(psum)
+    # 256 + 1 is a tie and goes to 256, twice; 259 is a tie and goes to 260.
+    assert float(builder.outputs()[0][0, 0]) == 260.0
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT8_E4M3, DType.FLOAT8_E5M2])
+def test_8_bit_floats_are_transposed_bit_for_bit(dtype: DType) -> None:
+    codes = np.arange(120, dtype=np.uint8).reshape(6, 20)
+    values = codes.view(dtype.numpy_dtype)
+    builder = Builder()
+    psum = builder.tile((20, 6), dtype, Memory.PSUM)
+    builder.add("nc_transpose", {"dst": psum, "data": builder.load("x", values)})
+    builder.store(psum)
+    assert builder.outputs()[0].view(np.uint8).tolist() == codes.T.tolist()

@@ -35,8 +35,12 @@ UNSAID = ("name",)
 KINDS = {
     Kind.OUTPUT: "written",
     Kind.INPUT: "read",
+    Kind.INPUTS: "a list of tensors to read",
     Kind.UPDATE: "read and written",
     Kind.SCALAR: "a number or a (P, 1) tile",
+    Kind.WORD: "a register or an int",
+    Kind.REGISTER: "a register of nisa.register_alloc",
+    Kind.TEXT: "a string",
     Kind.ALU_OP: "an operator, as nl.add",
     Kind.ACTIVATION_OP: "an activation function, as nl.exp",
 }
@@ -102,14 +106,19 @@ def look_up(query: str, *, target: Target) -> str:
     return f"nothing found for `{query.strip()}`; {hint}"
 
 
-def write_signature(name: str) -> str:
-    """The call as a model would write it: `nisa.tensor_copy(dst, src)`, for a full name."""
+def write_signature(name: str, *, is_brief: bool = False) -> str:
+    """The call as a model would write it: `nisa.tensor_copy(dst, src)`, for a full name.
+
+    A brief one leaves out what a call may leave out.
+    """
     short = name.replace("nki.isa.", "nisa.").replace("nki.language.", "nl.")
     parts = []
     for parameter in SIGNATURES[name].parameters.values():
         if parameter.name in UNSAID:
             continue
         is_needed = parameter.default is parameter.empty
+        if is_brief and not is_needed:
+            continue
         parts.append(
             parameter.name if is_needed else f"{parameter.name}={_show(parameter.default)}"
         )
@@ -142,7 +151,7 @@ def _find_by_words(query: str, cards: Sequence[Card]) -> list[Card]:
 
 
 def _instruction_card(declaration: Declaration) -> Card:
-    lines = [write_signature(f"nki.isa.{declaration.name}")]
+    lines = [write_signature(declaration.page)]
     lines += [f"  {line}" for line in map(_describe, declaration.parameters) if line]
     return Card(names=(declaration.name,), text="\n".join(lines))
 
@@ -181,7 +190,7 @@ def _name_cards() -> Iterator[Card]:
 def _language_cards() -> Iterator[Card]:
     for full in SIGNATURES:
         name = full.removeprefix("nki.language.")
-        if name != full and name not in ALU_OPS and name not in ACTIVATIONS:
+        if name != full and not any(name in names for names in (ALU_OPS, ACTIVATIONS, TABLE)):
             document = inspect.getdoc(PUBLIC["nki.language"][name]) or ""
             yield Card(names=(name,), text=f"{write_signature(full)}\n{document}".strip())
 

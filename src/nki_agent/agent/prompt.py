@@ -16,7 +16,12 @@ from nki_agent.agent.cards import write_signature
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.chip.spec import ChipSpec, Target, load_chip
+from nki_agent.isa.chance import CHANCE
+from nki_agent.isa.control import CONTROL
+from nki_agent.isa.declaration import Declaration
 from nki_agent.isa.dtype import DType
+from nki_agent.isa.gather import GATHER
+from nki_agent.isa.microscaling import MICROSCALING
 from nki_agent.isa.ops import ACTIVATIONS, ALU_OPS
 from nki_agent.isa.table import TABLE
 from nki_agent.nki.current.modules import SIGNATURES
@@ -24,6 +29,13 @@ from nki_agent.task.task import Argument, Output, StaticArgument, Task, TensorAr
 from nki_agent.task.tolerance import Gate, Tolerance
 
 KIB = 1024
+RARE: dict[str, tuple[Declaration, ...]] = {
+    "gathers, shuffles and selection": GATHER,
+    "random numbers": CHANCE,
+    "MX data": MICROSCALING,
+    "registers, the two cores, printing": CONTROL,
+}
+"""Instructions that few kernels need: the prompt shows a line for each family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +65,7 @@ def make_prompt(task: Task, *, target: Target, mode: Mode, limits: Limits) -> Pr
         ),
         activations=", ".join(ACTIVATIONS),
         functions=", ".join(_list_functions()),
-        dtypes=", ".join(dtype.value for dtype in DType),
+        dtypes=", ".join(_list_dtypes(chip)),
         generation=chip.generation,
         partitions=chip.partitions,
         sbuf_kib=chip.sbuf_usable_partition_bytes // KIB,
@@ -142,17 +154,32 @@ def _write_working(mode: Mode, limits: Limits) -> str:
 
 
 def _write_instructions(chip: ChipSpec) -> Iterator[str]:
+    rare = {declaration.name for family in RARE.values() for declaration in family}
     for declaration in TABLE.values():
-        if declaration.first_generation <= chip.generation:
-            yield f"- {write_signature(f'nki.isa.{declaration.name}')}"
+        if declaration.first_generation <= chip.generation and declaration.name not in rare:
+            yield f"- {write_signature(declaration.page)}"
+    for title, family in RARE.items():
+        calls = [
+            f"`{write_signature(declaration.page, is_brief=True)}`"
+            for declaration in family
+            if declaration.first_generation <= chip.generation
+        ]
+        if calls:
+            yield f"- {title}: {', '.join(calls)}"
 
 
 def _list_functions() -> Iterator[str]:
     """Functions of `nl` that are neither an operator nor an activation."""
     for full in SIGNATURES:
         name = full.removeprefix("nki.language.")
-        if name != full and name not in ALU_OPS and name not in ACTIVATIONS:
+        if name != full and not any(name in names for names in (ALU_OPS, ACTIVATIONS, TABLE)):
             yield name
+
+
+def _list_dtypes(chip: ChipSpec) -> Iterator[str]:
+    """Packed formats are of use only where MX instructions are."""
+    has_packed = any(d.first_generation <= chip.generation for d in MICROSCALING)
+    return (dtype.value for dtype in DType if has_packed or not dtype.is_packed)
 
 
 def _shape(shape: tuple[int, ...]) -> str:

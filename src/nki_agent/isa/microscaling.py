@@ -28,10 +28,14 @@ from nki_agent.isa.signature import Operand
 GEN4 = 4
 QUADRANT = 32
 PACK = 4
+GROUP_PARTITIONS = 8
+SCALE_PARTITIONS = QUADRANT // GROUP_PARTITIONS
+SCALE_OFFSETS = (0, 4, 8, 12)
+"""Where in a quadrant scales may begin, so that several tensors' scales share one tile."""
 SHORT = (DType.FLOAT16, DType.BFLOAT16)
 PACKED = (DType.FLOAT8_E5M2_X4, DType.FLOAT8_E4M3FN_X4, DType.FLOAT4_E2M1FN_X4)
 QUANTISED = (DType.FLOAT8_E5M2_X4, DType.FLOAT8_E4M3FN_X4)
-SCALES = (DType.FLOAT8_E8M0FNU, DType.UINT8)
+_SCALE = {"dtypes": (DType.FLOAT8_E8M0FNU, DType.UINT8), "start_offsets": SCALE_OFFSETS}
 
 
 def _quadrants(role: str, operand: Operand, name: str) -> Iterator[Diagnostic]:
@@ -63,6 +67,30 @@ def _quantise_shapes(call: Call) -> Iterator[Diagnostic]:
             got=f"{list(dst.shape)} and {list(scale.shape)}",
             limit=f"[{src.partitions}, {src.free_elems // PACK}] for both",
             hint="scales lie in 4 of each 32 partitions",
+        )
+    yield from _scale_rows(call, "src", "dst_scale")
+
+
+def _scale_rows(call: Call, data_role: str, scale_role: str) -> Iterator[Diagnostic]:
+    """The scales' view has the rows that the data needs, in the quadrants of the data."""
+    data, scale = call.get(data_role).pattern, call.get(scale_role).pattern
+    needed = data.partitions - QUADRANT + SCALE_PARTITIONS
+    if not needed <= scale.partitions <= data.partitions:
+        yield Diagnostic(
+            code="NK304",
+            what=f"partitions of `{scale_role}` of `{call.declaration.name}`",
+            got=str(scale.partitions),
+            limit=f"{needed} to {data.partitions}",
+            hint="4 rows of scales lie in each quadrant of 32 partitions",
+        )
+    starts = [p.partition[0] // QUADRANT for p in (data, scale) if p.partition is not None]
+    if len(set(starts)) > 1:
+        yield Diagnostic(
+            code="NK211",
+            what=f"quadrant of `{scale_role}` of `{call.declaration.name}`",
+            got=str(starts[1]),
+            limit=f"{starts[0]}, as `{data_role}`",
+            hint="scales lie in the quadrant of 32 partitions that their data lies in",
         )
 
 
@@ -108,14 +136,15 @@ def _matmul_shapes(call: Call) -> Iterator[Diagnostic]:
 def _scale_shapes(call: Call) -> Iterator[Diagnostic]:
     for role in ("stationary", "moving"):
         data, scale = call.get(role).pattern, call.get(f"{role}_scale").pattern
-        if scale.free_elems != data.free_elems or scale.partitions > data.partitions:
+        if scale.free_elems != data.free_elems:
             yield Diagnostic(
                 code="NK304",
-                what=f"shape of `{role}_scale` of `nc_matmul_mx`",
-                got=str(list(scale.shape)),
-                limit=f"free size {data.free_elems}, at most {data.partitions} partitions",
+                what=f"free size of `{role}_scale` of `nc_matmul_mx`",
+                got=str(scale.free_elems),
+                limit=f"{data.free_elems}, as `{role}`",
                 hint="use the scales that `quantize_mx` wrote",
             )
+        yield from _scale_rows(call, role, f"{role}_scale")
 
 
 def _cycles(call: Call, _engine: Engine) -> float:
@@ -130,7 +159,7 @@ MICROSCALING = (
         parameters=(
             output("dst", Memory.SBUF, dtypes=QUANTISED),
             source("src", Memory.SBUF, dtypes=SHORT),
-            update("dst_scale", Memory.SBUF, dtypes=SCALES),
+            update("dst_scale", Memory.SBUF, **_SCALE),
         ),
         engines=any_of(Engine.VECTOR),
         rules=(_quantise_shapes,),
@@ -144,8 +173,8 @@ MICROSCALING = (
             update("dst", Memory.PSUM, dtypes=(DType.FLOAT32, DType.BFLOAT16)),
             source("stationary", Memory.SBUF, dtypes=PACKED),
             source("moving", Memory.SBUF, dtypes=PACKED),
-            source("stationary_scale", Memory.SBUF, dtypes=SCALES),
-            source("moving_scale", Memory.SBUF, dtypes=SCALES),
+            source("stationary_scale", Memory.SBUF, **_SCALE),
+            source("moving_scale", Memory.SBUF, **_SCALE),
             option("tile_position", Kind.INTS, None),
             option("tile_size", Kind.INTS, None),
             option("accumulate", Kind.FLAG, default=None),

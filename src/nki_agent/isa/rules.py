@@ -36,7 +36,7 @@ def check_operands(call: Call) -> Iterator[Diagnostic]:
         yield from _check_memory(call, operand, parameter)
         yield from _check_dtype(call, operand, parameter)
         if operand.memory is not None and operand.memory.is_on_chip:
-            yield from _check_partitions(call, operand)
+            yield from _check_partitions(call, operand, parameter)
 
 
 def _check_memory(call: Call, operand: Operand, parameter: Parameter) -> Iterator[Diagnostic]:
@@ -73,7 +73,7 @@ def _check_dtype(call: Call, operand: Operand, parameter: Parameter) -> Iterator
         )
 
 
-def _check_partitions(call: Call, operand: Operand) -> Iterator[Diagnostic]:
+def _check_partitions(call: Call, operand: Operand, parameter: Parameter) -> Iterator[Diagnostic]:
     partition = operand.pattern.partition
     if partition is None:
         return
@@ -88,7 +88,7 @@ def _check_partitions(call: Call, operand: Operand) -> Iterator[Diagnostic]:
             hint="split the first dimension into tiles of at most 128 rows",
         )
         return
-    allowed = allowed_starts(count)
+    allowed = tuple(s + o for s in allowed_starts(count) for o in parameter.start_offsets)
     if call.declaration.cycles is not None and start not in allowed:
         yield Diagnostic(
             code="NK211",

@@ -323,6 +323,11 @@ def reciprocal(x: Array, out: Array) -> None:
     np.divide(_ONE, x, out)
 
 
+def prelu(x: Array, slope: Array, out: Array) -> None:
+    """x, times the slope where it is negative."""
+    out[...] = np.where(x < _ZERO, x * slope, x)
+
+
 FUNCTIONS: dict[str, Function] = {
     "copy": Function(copy),
     "square": Function(np.square),
@@ -350,4 +355,6 @@ FUNCTIONS: dict[str, Function] = {
     "rsqrt": Function(rsqrt, 1),
     "reciprocal": Function(reciprocal),
 }
-"""Every function by its `nki.language` name."""
+"""Every function of one input by its `nki.language` name."""
+PARAMETRIC: dict[str, Callable[[Array, Array, Array], None]] = {"prelu": prelu}
+"""Functions with a parameter for each partition, called as `apply(x, parameter, out)`."""

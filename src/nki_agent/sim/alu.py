@@ -2,8 +2,9 @@
 
 Law: a binary operator is called as `apply(a, b, out)`, a unary one as `apply(a, out)`; it reads its
 inputs before it writes `out`, so they may overlap. Comparisons and logical operators give 1 and 0.
-maximum and minimum give NaN where either input is NaN, so that unwritten memory stays visible (the
-chip's rule is not published). `logical_not` is exclusive-or with 1, as documented, so 2 gives 3.
+maximum, minimum, abs_max and abs_min give NaN where either input is NaN, so that unwritten memory
+stays visible (the chip's rule is not published). `logical_not` is exclusive-or with 1, as
+documented, so 2 gives 3.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ def _minimum(a: Array, b: Array, out: Array) -> None:
 
 
 def _abs_max(a: Array, b: Array, out: Array) -> None:
-    out[...] = np.where(np.abs(a) > np.abs(b), a, b)
+    out[...] = np.where((np.abs(a) > np.abs(b)) | np.isnan(a), a, b)
 
 
 def _abs_min(a: Array, b: Array, out: Array) -> None:
-    out[...] = np.where(np.abs(a) < np.abs(b), a, b)
+    out[...] = np.where((np.abs(a) < np.abs(b)) | np.isnan(a), a, b)
 
 
 def _logical_not(a: Array, out: Array) -> None:
@@ -106,9 +107,12 @@ WITH_NUMBER: dict[str, Apply] = {"maximum": _clip_low, "minimum": _clip_high}
 
 IDENTITY: dict[str, float] = {
     "add": 0.0,
+    "subtract": 0.0,
     "multiply": 1.0,
     "maximum": float("-inf"),
     "minimum": float("inf"),
+    "abs_max": 0.0,
+    "abs_min": float("inf"),
 }
 """What accumulator registers hold after a reset."""
 FOLDS: dict[str, Any] = {

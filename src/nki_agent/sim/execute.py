@@ -41,6 +41,10 @@ class RunResult:
     """Arguments that instructions write, as they are in the end."""
     findings: tuple[Diagnostic, ...]
     """Warnings about values; empty unless the run was checked."""
+    printed: tuple[tuple[str, Array], ...] = ()
+    """Prefix and tensor of each `nl.device_print`, in order."""
+    num_unprinted: int = 0
+    """Prints that are left out, since those before them fill the room that a run has."""
 
 
 class Executable:
@@ -83,6 +87,8 @@ class Executable:
             outputs=tuple(map(take_port, self._results, shapes)),
             updated={port.name: take_port(port, port.tensor.shape) for port in self._updated},
             findings=findings,
+            printed=tuple(self._machine.printout.kept),
+            num_unprinted=self._machine.printout.num_dropped,
         )
 
     def _run_checked(self) -> tuple[Diagnostic, ...]:

@@ -10,7 +10,7 @@ from nki_agent.program.records import Tensor
 from nki_agent.program.validate import read_positions
 from nki_agent.sim.axes import merge_axes
 
-MATMUL = "nc_matmul"
+MATMULS = ("nc_matmul", "nc_matmul_mx")
 
 
 class Form(NamedTuple):
@@ -27,7 +27,7 @@ class Form(NamedTuple):
         signature = call.signature
         operands = tuple(o for o in signature.operands if not o.is_immediate)
         reads = frozenset(read_positions(signature))
-        is_matmul = signature.op == MATMUL
+        is_matmul = signature.op in MATMULS
         if is_matmul and signature.attribute("accumulate") is not True:
             # Into a new tensor it overwrites.
             reads -= {0}

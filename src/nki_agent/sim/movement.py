@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.base.errors import KernelError
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.movement import TRANSPOSE_AXES
 from nki_agent.sim.axes import find_common_shape, natural_shape
@@ -37,6 +39,20 @@ def dma_transpose(site: Site) -> None:
     site.move("dst", "src", shape=shape, src_axes=turned)
 
 
+def dma_compute(site: Site) -> None:
+    """`dst` = the sum of all sources, from the first to the last in float32."""
+    roles = [operand.role for operand in site.call.signature.operands if operand.role != "dst"]
+    walks = [site.axes(role) for role in ("dst", *roles)]
+    shape = find_common_shape(walks) or natural_shape(walks[0])
+    # A destination may be one of its sources, so it is written once, in the end.
+    total = site.scratch(shape)
+    first, *others = [site.read(role, shape) for role in roles]
+    site.copy(total, first)
+    for other in others:
+        site.step(np.add, total, other, total)
+    site.store("dst", total, shape)
+
+
 WIDEST = 2**40
 """More than any integer format holds."""
 
@@ -56,6 +72,9 @@ def memset(site: Site) -> None:
     """Fill `dst` with a number."""
     dtype = site.operand("dst").dtype
     shape = natural_shape(site.axes("dst"))
+    if dtype.is_packed:
+        _clear_packed(site, dtype)
+        return
     value = site.number("value", carried_number(dtype))
     if dtype.is_integer or site.layout("dst").is_carried:
         site.save("dst", value, shape, site.stored_dtype("dst"))
@@ -63,6 +82,21 @@ def memset(site: Site) -> None:
     filled = site.scratch(shape)
     site.copy(filled, value)
     site.store("dst", filled, shape, is_exact=True)
+
+
+def _clear_packed(site: Site, dtype: DType) -> None:
+    if not site.is_number("value", 0):
+        raise KernelError(
+            Diagnostic(
+                code="NK308",
+                what=f"`value` of `memset` on {dtype.value}",
+                got="another number",
+                limit="0",
+                hint="fill packed data by `nisa.quantize_mx` or from HBM",
+            )
+        )
+    zero = np.array(0, dtype.numpy_dtype)
+    site.save("dst", zero, natural_shape(site.axes("dst")), zero.dtype)
 
 
 def tensor_copy_predicated(site: Site) -> None:

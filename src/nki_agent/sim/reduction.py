@@ -34,6 +34,7 @@ DIRECT_ROWS = 16
 """So few rows are folded where they are too."""
 BN_FIELDS = 3
 BOOL = np.dtype(np.bool_)
+MAGNITUDE = ("abs_max", "abs_min")
 LOGICAL = ("logical_and", "logical_or", "logical_xor")
 NEGATIVE_ONE = np.array(-1.0, np.float32)
 NOT_A_NUMBER = np.array(np.nan, np.float32)
@@ -46,7 +47,12 @@ def fold(site: Site, name: str, values: Arg, groups: Shape, elems: int) -> Array
 
     Returns a temporary of shape (product of groups,).
     """
-    ufunc, rows = FOLDS[name], math.prod(groups)
+    rows = math.prod(groups)
+    if name in MAGNITUDE:
+        out = site.scratch((rows,))
+        site.step(_fold_magnitude, name, values, out.reshape(groups))
+        return out
+    ufunc = FOLDS[name]
     if ALU_OPS[name].family is Family.BITVEC:
         out = site.scratch((rows,), UNSIGNED[site.operand("data").dtype.itemsize])
         site.step(ufunc.reduce, values, -1, None, out.reshape(groups))
@@ -68,6 +74,14 @@ def fold(site: Site, name: str, values: Arg, groups: Shape, elems: int) -> Array
     else:
         _fold_in_order(site, ufunc, values, (groups, elems), out)
     return out
+
+
+def _fold_magnitude(name: str, values: Array, out: Array) -> None:
+    """The signed value of the largest or smallest magnitude, the last of equal ones."""
+    sizes = np.abs(values)[..., ::-1]
+    nearest = np.argmax(sizes if name == "abs_max" else -sizes, axis=-1)
+    index = (values.shape[-1] - 1 - nearest)[..., None]
+    out[...] = np.take_along_axis(values, index, -1)[..., 0]
 
 
 def _fold_line(ufunc: Any, line: Array, out: Array) -> None:
@@ -159,12 +173,60 @@ def tensor_scalar_reduce(site: Site) -> None:
     elems = math.prod(shape)
     values = site.scratch(shape)
     apply_scalar(site, 0, site.read("data", shape), values, shape=shape, elems=elems)
-    op = site.name("reduce_op")
-    result = fold(site, op, values.reshape(shape[0], -1), shape[:1], elems // shape[0])
-    lanes = _accumulate_on_vector(site, result, op=op, lanes_of="data")
+    _store_reduced(site, values, op=site.name("reduce_op"), lanes_of="data")
+
+
+def tensor_scalar_cumulative(site: Site) -> None:
+    """`register = (src op0 imm0) op1 register` along each row; `dst` gets every register value."""
+    pattern = site.operand("dst").pattern
+    shape = (pattern.partitions, pattern.free_elems)
+    values = site.scratch(shape)
+    apply_scalar(site, 0, site.read("src", shape), values, shape=shape, elems=values.size)
+    op, lanes = site.name("op1"), site.lanes(Engine.VECTOR, "src")
+    command = ReduceCommand(site.name("reduce_cmd"))
+    if command is ReduceCommand.RESET_REDUCE:
+        site.copy(lanes, np.array(IDENTITY[op], np.float32))
+    elif command is ReduceCommand.LOAD_REDUCE:
+        site.copy(lanes[:, None], site.read_column("imm1", len(shape)))
+    run = _subtract_along if op == "subtract" else _accumulate_along
+    site.step(run, FOLDS[op], values, lanes)
     site.store("dst", values, shape)
+
+
+def _accumulate_along(ufunc: Any, values: Array, lanes: Array) -> None:
+    ufunc(values[:, 0], lanes, out=values[:, 0])
+    ufunc.accumulate(values, 1, out=values)
+    lanes[...] = values[:, -1]
+
+
+def _subtract_along(ufunc: Any, values: Array, lanes: Array) -> None:
+    """The register is the second operand, so this is no accumulation of NumPy's."""
+    columns = np.ascontiguousarray(values.T)
+    previous = lanes
+    for column in columns:
+        previous = ufunc(column, previous, out=column)
+    values[...] = columns.T
+    lanes[...] = previous
+
+
+def exponential(site: Site) -> None:
+    """`exp(src - max_value)`, and its sum over all free axes."""
+    shape = site.tile_shape("dst", "src")
+    values = site.scratch(shape)
+    column = site.read_column("max_value", len(shape))
+    site.step(np.subtract, site.read("src", shape), column, values)
+    site.step(np.exp, values, values)
+    _store_reduced(site, values, op="add", lanes_of="src")
+
+
+def _store_reduced(site: Site, values: Array, *, op: str, lanes_of: str) -> None:
+    """Store the tile, and what the registers hold with its reduction."""
+    partitions, elems = values.shape[0], values.size // values.shape[0]
+    result = fold(site, op, values.reshape(partitions, elems), (partitions,), elems)
+    lanes = _accumulate_on_vector(site, result, op=op, lanes_of=lanes_of)
+    site.store("dst", values, values.shape)
     if site.has_tensor("reduce_res"):
-        column = site.scratch((shape[0], 1))
+        column = site.scratch((partitions, 1))
         site.copy(column.reshape(-1), lanes)
         if site.flag("reduce_res_negate"):
             site.step(np.multiply, column, NEGATIVE_ONE, column)
@@ -227,7 +289,7 @@ def range_select(site: Site) -> None:
     site.step(np.logical_and, first, second, first)
     site.copy(selected, np.array(value, np.float32))
     site.step(_copy_where, selected, site.read("on_true_tile", shape), first)
-    _store_with_maximum(site, selected, lanes_of="on_true_tile")
+    _store_reduced(site, selected, op="maximum", lanes_of="on_true_tile")
 
 
 def select_reduce(site: Site) -> None:
@@ -239,18 +301,7 @@ def select_reduce(site: Site) -> None:
     site.step(np.equal if site.flag("reverse_pred") else np.not_equal, predicate, INT_ZERO, chosen)
     site.copy(selected, site.read_column("on_false", len(shape)))
     site.step(_copy_where, selected, site.read("on_true", shape), chosen)
-    _store_with_maximum(site, selected, lanes_of="on_true")
-
-
-def _store_with_maximum(site: Site, selected: Array, *, lanes_of: str) -> None:
-    partitions, free = selected.shape
-    result = fold(site, "maximum", selected, (partitions,), free)
-    lanes = _accumulate_on_vector(site, result, op="maximum", lanes_of=lanes_of)
-    site.store("dst", selected, selected.shape)
-    if site.has_tensor("reduce_res"):
-        column = site.scratch((partitions, 1))
-        site.copy(column.reshape(-1), lanes)
-        site.store("reduce_res", column, column.shape)
+    _store_reduced(site, selected, op="maximum", lanes_of="on_true")
 
 
 def _copy_where(dst: Array, src: Array, where: Array) -> None:

@@ -197,7 +197,7 @@ def decode(stored: Array, dtype: DType, out: Array) -> None:
     elif dtype is DType.TFLOAT32:
         np.bitwise_and(stored.view(WORD), _TFLOAT32_KEPT, bits_of(out))
     elif dtype.is_float and dtype.itemsize == 1:
-        out[...] = _byte_values(dtype)[stored.view(np.uint8)]
+        out[...] = byte_values(dtype)[stored.view(np.uint8)]
     else:
         out[...] = stored
 
@@ -214,7 +214,7 @@ def encode(carried: Array, dtype: DType, out: Array) -> None:
 
 
 @cache
-def _byte_values(dtype: DType) -> Array:
+def byte_values(dtype: DType) -> Array:
     """The value of every code of a one-byte float."""
     return np.arange(256, dtype=np.uint8).view(dtype.numpy_dtype).astype(FLOAT)
 

@@ -1,52 +1,63 @@
 """The Scalar Engine's activation instructions.
 
-Law: `f(data * scale + bias)` in float32, one rounding at the destination. The reduction adds the
-float32 results from the first to the last and works on `reduce_regs`, one float32 for each lane.
+Law: `f(data * scale + bias)` in float32, one rounding at the destination. The reduction takes the
+float32 results from the first to the last and works on `reduce_regs`, one float32 for each lane,
+which all three instructions share; a reset gives them the identity of the reduction.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.isa.enums import Engine, ReduceCommand
 from nki_agent.isa.ops import ACTIVATIONS
-from nki_agent.sim.activations import FUNCTIONS
+from nki_agent.sim.activations import FUNCTIONS, PARAMETRIC
 from nki_agent.sim.axes import Shape
-from nki_agent.sim.plan import Arg, Array, Hole
+from nki_agent.sim.plan import Arg, Array, Hole, refuse
 from nki_agent.sim.reduction import accumulate, fold
 from nki_agent.sim.site import Site
+from nki_agent.sim.vector import apply_scalar
 
 ADD = "add"
+BYPASS = "bypass"
+PARAMETER = "relu_param"
 TWO_AXES = 2
 
 
 def activation(site: Site) -> None:
     """`op(data * scale + bias)`; `reduce_cmd` says what becomes of the registers."""
-    _activate(site, ReduceCommand(site.name("reduce_cmd")))
+    _activate(site, _scale, ReduceCommand(site.name("reduce_cmd")))
 
 
 def activation_reduce(site: Site) -> None:
     """An activation that resets the registers, adds its results up in them and reads them out."""
-    _activate(site, ReduceCommand.RESET_REDUCE)
+    _activate(site, _scale, ReduceCommand.RESET_REDUCE)
 
 
-def _activate(site: Site, command: ReduceCommand) -> None:
+def activate2(site: Site) -> None:
+    """`op((data op0 imm0) op1 imm1)`, with more ways to reduce."""
+    _activate(site, _combine, ReduceCommand(site.name("reduce_cmd")))
+
+
+def _activate(site: Site, prepare: Callable[[Site, Shape], Arg], command: ReduceCommand) -> None:
     shape = site.tile_shape("dst", "data")
     reduces = command in (ReduceCommand.REDUCE, ReduceCommand.RESET_REDUCE)
     needs_copy = reduces and len(shape) > TWO_AXES
     result = site.scratch(shape) if needs_copy else site.target("dst", shape)
-    _apply(site, shape, result)
+    _apply(site, prepare(site, shape), shape, result)
     lanes = None
     if command is not ReduceCommand.IDLE or site.has_tensor("reduce_res"):
+        op = site.name("reduce_op") or ADD
         lanes = site.lanes(Engine.SCALAR, "data")
         total = site.scratch(shape[:1])
         if reduces:
             rows = result if isinstance(result, Hole) else result.reshape(shape[0], -1)
-            total = fold(site, ADD, rows, shape[:1], math.prod(shape[1:]))
-        accumulate(site, lanes, total, op=ADD, command=command)
+            total = fold(site, op, rows, shape[:1], math.prod(shape[1:]))
+        accumulate(site, lanes, total, op=op, command=command)
     site.store("dst", result, shape)
     if lanes is not None and site.has_tensor("reduce_res"):
         column = site.scratch((shape[0], 1))
@@ -54,9 +65,13 @@ def _activate(site: Site, command: ReduceCommand) -> None:
         site.store("reduce_res", column, column.shape)
 
 
-def _apply(site: Site, shape: Shape, out: Arg) -> None:
-    value = _scale(site, shape)
+def _apply(site: Site, value: Arg, shape: Shape, out: Arg) -> None:
     op = site.name("op")
+    if op in PARAMETRIC:
+        if not (site.has_tensor(PARAMETER) or site.has_number(PARAMETER)):
+            refuse(f"`nl.{op}` in `{site.call.declaration.name}`, which has no `{PARAMETER}`,")
+        site.step(PARAMETRIC[op], value, site.read_column(PARAMETER, len(shape)), out)
+        return
     limits = ACTIVATIONS[op]
     if limits.low > -math.inf or limits.high < math.inf:
         site.check(_check_range, op, value)
@@ -77,6 +92,17 @@ def _scale(site: Site, shape: Shape) -> Arg:
             column = site.read_column(role, len(shape))
             out = site.scratch(shape)
             site.step(ufunc, value, column, out)
+            value = out
+    return value
+
+
+def _combine(site: Site, shape: Shape) -> Arg:
+    """Add `(data op0 imm0) op1 imm1`; a bypass takes no step."""
+    value = site.read("data", shape)
+    for which in (0, 1):
+        if site.name(f"op{which}") not in ("", BYPASS):
+            out = site.scratch(shape)
+            apply_scalar(site, which, value, out, shape=shape, elems=out.size)
             value = out
     return value
 

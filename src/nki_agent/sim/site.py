@@ -35,6 +35,7 @@ from nki_agent.sim.plan import (
     float_number,
     refuse,
 )
+from nki_agent.sim.printout import Printout
 from nki_agent.sim.psum import Write
 from nki_agent.sim.rounding import (
     FLOAT,
@@ -53,18 +54,20 @@ WORD_BYTES = 4
 
 
 class Machine:
-    """What all instructions of an execution share: temporaries and accumulator registers."""
+    """What all instructions of an execution share: temporaries, accumulators, what is printed."""
 
     def __init__(self) -> None:
         """No memory yet."""
         self.scratch = Scratch()
         self.registers: dict[Engine, Array] = {}
         """One float32 for each lane of an engine that accumulates."""
+        self.printout = Printout()
         self.generators: dict[Engine, Generator] = {}
         """The random numbers of the engines that draw some."""
 
     def reset(self) -> None:
-        """What the registers hold before the first instruction is not known."""
+        """Nothing is printed; what the registers hold is not known."""
+        self.printout.clear()
         for lanes in self.registers.values():
             lanes.fill(np.nan)
         for generator in self.generators.values():
@@ -189,6 +192,11 @@ class Site:
         self._numbers.append((self._number_positions[role], convert))
         return Hole(HoleKind.NUMBER, len(self._numbers) - 1)
 
+    @property
+    def printout(self) -> Printout:
+        """What the kernel has printed."""
+        return self._machine.printout
+
     def lanes(self, engine: Engine, role: str) -> Array:
         """The engine's accumulator registers of the lanes that the operand comes in on."""
         partition = self.operand(role).pattern.partition
@@ -228,9 +236,17 @@ class Site:
         self.copy(whole.reshape(natural), self.view(role, natural, strides, dtype))
         return whole
 
-    def save(self, role: str, values: Arg, shape: Shape, dtype: np.dtype[Any]) -> None:
+    def save(
+        self,
+        role: str,
+        values: Arg,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        *,
+        axes: Axes | None = None,
+    ) -> None:
         """Assign values of this shape to the operand's elements, with NumPy's cast."""
-        walk = self.axes(role)
+        walk = self.axes(role) if axes is None else axes
         strides = split_axes(walk, shape)
         if strides is not None:
             self.copy(self.view(role, shape, strides, dtype), values)
@@ -249,6 +265,7 @@ class Site:
     def read(self, role: str, shape: Shape, *, axes: Axes | None = None) -> Arg:
         """The operand's values as float32 in this shape; must not be written."""
         operand = self.operand(role)
+        self._require_values(role)
         stored = self.load(role, shape, self.stored_dtype(role), axes=axes)
         if self.layout(role).is_carried or operand.dtype is DType.FLOAT32:
             return stored
@@ -280,6 +297,7 @@ class Site:
 
     def store(self, role: str, values: Arg, shape: Shape, *, is_exact: bool = False) -> None:
         """Round float32 values to the destination; `is_exact` says that its format holds them."""
+        self._require_values(role)
         dtype = self.operand(role).dtype
         largest = largest_value(dtype)
         if largest is not None and dtype.itemsize == 1 and not is_exact:
@@ -296,6 +314,11 @@ class Site:
             self.save(role, values, shape, FLOAT)
         else:
             self._store_carried(role, values, shape)
+
+    def _require_values(self, role: str) -> None:
+        dtype, op = self.operand(role).dtype, self.call.declaration.name
+        if dtype.is_packed:
+            refuse(f"arithmetic on, or a cast of, {dtype.value} (`{role}` of `{op}`)")
 
     def _is_view_of(self, role: str, values: Arg) -> bool:
         if not isinstance(values, Hole) or values.kind is not HoleKind.VIEW:

@@ -1,13 +1,13 @@
 """Memory of an execution: how a tensor is laid out, and buffers that tensors take turns in.
 
 A tensor whose operands all have one dtype is carried: floats as float32 holding values of their
-format, with strides widened, integers as they are. A tensor that is seen with several dtypes, or
-through strides that its elements do not divide, holds the format's own bytes and is converted at
-each access; so does one of tfloat32, of which only a part is read.
+format, with strides widened, integers and packed elements as they are. A tensor that is seen with
+several dtypes, or through strides that its elements do not divide, holds the format's own bytes and
+is converted at each access; so does one of tfloat32, of which only a part is read.
 
 Law: an allocation has its own contiguous buffer while it is in use; buffers pass on from one
 allocation to a later one of the same layout. Memory that was never written holds poison: NaN in
-every float format, 0x7F in every byte of an integer.
+every float format, 0xFF in every byte of a packed element, 0x7F in every byte of an integer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Layout:
     @property
     def widening(self) -> int:
         """Buffer bytes for each byte of the tensor."""
-        if self.dtype is None or self.dtype.is_integer:
+        if self.dtype is None or not self.dtype.is_float:
             return 1
         return CARRIER_BYTES // self.dtype.itemsize
 
@@ -83,7 +83,8 @@ class Place:
 def _poison_fill(layout: Layout, buffer: Array) -> Fill:
     if layout.is_carried:
         return buffer.view(np.float32).fill, (np.float32(np.nan),)
-    return buffer.fill, (NAN_BYTE if layout.dtype is None else INTEGER_BYTE,)
+    is_integer = layout.dtype is not None and layout.dtype.is_integer
+    return buffer.fill, (INTEGER_BYTE if is_integer else NAN_BYTE,)
 
 
 class Pool:

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nki_agent.sim import chance, gather, gpsimd, movement, reduction, scalar, search, tensor, vector
+from nki_agent.sim import (
+    chance,
+    gather,
+    gpsimd,
+    microscaling,
+    movement,
+    printing,
+    reduction,
+    scalar,
+    search,
+    tensor,
+    vector,
+)
 from nki_agent.sim.site import Site
 
 HANDLERS: dict[str, Callable[[Site], None]] = {
+    "activate2": scalar.activate2,
     "activation": scalar.activation,
     "activation_reduce": scalar.activation_reduce,
     "affine_select": gpsimd.affine_select,
     "bn_aggr": reduction.bn_aggr,
     "bn_stats": reduction.bn_stats,
+    "device_print": printing.device_print,
+    "dma_compute": movement.dma_compute,
     "dma_copy": movement.dma_copy,
     "dma_transpose": movement.dma_transpose,
     "dropout": chance.dropout,
+    "exponential": reduction.exponential,
     "iota": gpsimd.iota,
     "local_gather": gather.local_gather,
     "max8": search.max8,
@@ -23,10 +39,12 @@ HANDLERS: dict[str, Callable[[Site], None]] = {
     "nc_find_index8": search.nc_find_index8,
     "nc_match_replace8": search.nc_match_replace8,
     "nc_matmul": tensor.nc_matmul,
+    "nc_matmul_mx": microscaling.nc_matmul_mx,
     "nc_n_gather": gather.nc_n_gather,
     "nc_stream_shuffle": gather.nc_stream_shuffle,
     "nc_transpose": tensor.nc_transpose,
     "nonzero_with_count": gather.nonzero_with_count,
+    "quantize_mx": microscaling.quantize_mx,
     "rand2": chance.rand2,
     "rand_get_state": chance.rand_get_state,
     "rand_set_state": chance.rand_set_state,
@@ -42,6 +60,7 @@ HANDLERS: dict[str, Callable[[Site], None]] = {
     "tensor_partition_reduce": gpsimd.tensor_partition_reduce,
     "tensor_reduce": reduction.tensor_reduce,
     "tensor_scalar": vector.tensor_scalar,
+    "tensor_scalar_cumulative": reduction.tensor_scalar_cumulative,
     "tensor_scalar_reduce": reduction.tensor_scalar_reduce,
     "tensor_tensor": vector.tensor_tensor,
     "tensor_tensor_scan": vector.tensor_tensor_scan,

@@ -4,7 +4,9 @@ Law: products are accumulated in float32 by one NumPy product for each instructi
 over instructions. What `accumulate` means for each element is decided before any run; see psum.py.
 A transpose moves values exactly, except on NeuronCore-v2, where a tile with NaN or infinity goes
 through the product with the identity and spreads them.
-Not modelled: the order in which the array adds, and how it splits float32 into passes.
+A bfloat16 destination is widened, added to in float32 and rounded again by each instruction.
+Not modelled: the order in which the array adds, how it splits float32 into passes, and the zero
+byte that the chip writes above each transposed 8-bit float (it keeps 16 bits for one).
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from nki_agent.isa.dtype import DType
-from nki_agent.isa.enums import Engine
+from nki_agent.isa.enums import Engine, PerfMode
+from nki_agent.isa.tensor import ROW_PAIR
 from nki_agent.sim.axes import Shape, split_axes
-from nki_agent.sim.plan import MASK, Arg, Array
+from nki_agent.sim.plan import MASK, Arg, Array, Run
 from nki_agent.sim.psum import Write
 from nki_agent.sim.rounding import FLOAT
 from nki_agent.sim.site import Site
@@ -25,15 +28,24 @@ ELEM_BYTES = FLOAT.itemsize
 
 def nc_matmul(site: Site) -> None:
     """`dst (+)= stationary.T @ moving`; `site.write` says which elements add."""
-    contraction = site.operand("stationary").pattern.partitions
-    rows = site.operand("stationary").pattern.free_elems
-    columns = site.operand("moving").pattern.free_elems
+    # In double_row mode the first free axis continues the contraction.
+    sets = ROW_PAIR if site.name("perf_mode") == PerfMode.DOUBLE_ROW else 1
+    contraction = site.operand("stationary").pattern.partitions * sets
+    rows = site.operand("stationary").pattern.free_elems // sets
+    columns = site.operand("moving").pattern.free_elems // sets
     stationary = _matrix(site, "stationary", (contraction, rows), turned=True)
     moving = _matrix(site, "moving", (contraction, columns), turned=False)
-    shape = (rows, columns)
-    multiply = np.matmul
+    multiply: Run = np.matmul
     if site.flag("is_transpose") and site.call.chip.generation >= EXACT_TRANSPOSE_GENERATION:
-        multiply = _transpose_by  # type: ignore[assignment]
+        multiply = _transpose_by
+    multiply_into_psum(site, (stationary, moving), (rows, columns), multiply)
+
+
+def multiply_into_psum(
+    site: Site, operands: tuple[Arg, Arg], shape: Shape, multiply: Run = np.matmul
+) -> None:
+    """Add the product of two float32 matrices, as `site.write` says for the destination."""
+    stationary, moving = operands
     if site.write is Write.FRESH:
         out = _product_target(site, shape)
         site.step(multiply, stationary, moving, out)

@@ -54,7 +54,7 @@ def _binary(name: str) -> Apply:
 
 def apply_scalar(site: Site, which: int, data: Arg, out: Arg, *, shape: Shape, elems: int) -> None:
     """Add `data <op> operand` with the operator, operand and reverse flag of this number."""
-    name, role = site.name(f"op{which}"), f"operand{which}"
+    name, role = site.name(f"op{which}"), _scalar_role(site, which)
     operand = None if name in UNARY else site.read_column(role, len(shape))
     inputs: tuple[Arg, Arg | None] = (data, operand)
     # In order, a number comes second, where there is a faster form for it.
@@ -62,6 +62,11 @@ def apply_scalar(site: Site, which: int, data: Arg, out: Arg, *, shape: Shape, e
     if operand is not None and is_turned:
         inputs = (operand, data)
     apply_op(site, name, inputs, out, elems)
+
+
+def _scalar_role(site: Site, which: int) -> str:
+    names = [parameter.name for parameter in site.call.declaration.parameters]
+    return f"operand{which}" if f"operand{which}" in names else f"imm{which}"
 
 
 def _is_bitwise(site: Site, attribute: str) -> bool:

@@ -286,3 +286,19 @@ def load_transpose2d(src: NkiTensor, dtype: object = None) -> NkiTensor:
     tile = tile_like(src, dtype, (src.shape[1], src.shape[0]))
     ISA["dma_transpose"](dst=tile, src=src)
     return tile
+
+
+@public
+def gather_flattened(
+    data: NkiTensor, indices: object, axis: int = 0, dtype: object = None
+) -> NkiTensor:
+    """Elements of each partition of `data`, its free dimensions seen as one, by uint32 indices."""
+    if axis != 0:
+        fail(
+            "NK114",
+            f"`nl.gather_flattened` with axis={axis} is not modelled",
+            hint="leave `axis` out: each partition gathers from its own elements",
+        )
+    tile = tile_like(data, None, indices.shape if isinstance(indices, NkiTensor) else None)
+    ISA["nc_n_gather"](dst=tile, data=data, indices=indices)
+    return tile if dtype in (None, tile.dtype) else copy(tile, dtype)

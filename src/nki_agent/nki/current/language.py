@@ -25,6 +25,7 @@ from nki_agent.nki.current.allocation import (
     require_dtype,
     tile_like,
 )
+from nki_agent.nki.current.elementary import sin
 from nki_agent.nki.current.recorder import fail, require_recorder
 from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.nki.current.values import OPERATOR_OF, PSUM, DynamicSlice, OperatorName, Region
@@ -131,7 +132,7 @@ def _reciprocal(x: NkiTensor, dtype: object = None) -> NkiTensor:
 
 
 def _register_operators() -> None:
-    special = {"rsqrt": _rsqrt, "reciprocal": _reciprocal, "copy": copy}
+    special = {"rsqrt": _rsqrt, "reciprocal": _reciprocal, "copy": copy, "sin": sin}
     for name in sorted(ALU_OPS.keys() | ACTIVATIONS.keys()):
         op = ALU_OPS.get(name)
         if name in special:

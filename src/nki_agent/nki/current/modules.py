@@ -16,6 +16,7 @@ from typing import Any
 
 from nki_agent.isa.dtype import DType
 from nki_agent.nki.current import (
+    chance,  # noqa: F401 - registers its functions
     control,
     language,  # noqa: F401 - registers its functions
     values,

@@ -9,19 +9,7 @@ from __future__ import annotations
 NOT_MODELLED: dict[str, frozenset[str]] = {
     "nki": frozenset(),
     "nki.isa": frozenset(),
-    "nki.language": frozenset(
-        [
-            "cos",
-            "tan",
-            "ceil",
-            "floor",
-            "trunc",
-            "dropout",
-            "rand",
-            "random_seed",
-            "gather_flattened",
-        ]
-    ),
+    "nki.language": frozenset(),
     "nki.collectives": frozenset(
         [
             "all_reduce",
