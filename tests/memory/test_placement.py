@@ -1,12 +1,8 @@
 """Addresses, liveness and capacity."""
 
-import pytest
-
 from nki_agent.base.diagnostic import Severity
 from nki_agent.chip.spec import Target, load_chip
-from nki_agent.memory.placement import place_program
-from nki_agent.program.records import Loop, LoopKind
-from tests.memory.traced import HEAD_LINES, place_body, trace_body
+from tests.memory.traced import HEAD_LINES, place_body
 
 TRN2 = load_chip(Target.TRN2)
 
@@ -203,24 +199,6 @@ def test_same_fault_in_a_loop_is_one_finding() -> None:
     )
     assert placed.codes == ["NK207"]
     assert placed.findings[0].severity is Severity.ERROR
-
-
-def test_loop_nodes_are_an_error_of_ours_not_of_the_kernel() -> None:
-    program = trace_body(
-        """
-        o = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-        nisa.dma_copy(dst=o, src=a)
-        return o
-        """,
-        (128, 8),
-    )
-    loop = Loop(LoopKind.AFFINE, 0, 0, 4, 1, None, program.bodies[0], 0)
-    changed = type(program)(
-        **{f: getattr(program, f) for f in program.__struct_fields__ if f != "bodies"},
-        bodies=((loop,),),
-    )
-    with pytest.raises(NotImplementedError, match="Loop"):
-        place_program(changed, TRN2)
 
 
 def test_tensor_that_no_gap_holds_is_refused_though_the_total_fits() -> None:

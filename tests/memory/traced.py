@@ -9,6 +9,7 @@ from nki_agent.isa.dtype import DType
 from nki_agent.memory.placement import Placement, place_program
 from nki_agent.nki.current.tracing import ArgumentSpec, trace_source
 from nki_agent.program.records import Access, Program
+from nki_agent.program.validate import check_program
 
 HEAD = """\
 import nki
@@ -47,10 +48,13 @@ def trace_body(
     *shapes: tuple[int, ...],
     target: Target = Target.TRN2,
     access: Access = Access.READ,
+    cores: int = 1,
 ) -> Program:
     """Trace a body whose arguments are float32 tensors called a, b, ..."""
     names = [chr(ord("a") + i) for i in range(len(shapes))]
     source = HEAD.format(names=", ".join(names)) + textwrap.indent(textwrap.dedent(body), "    ")
+    if cores > 1:
+        source += f"\n\ngrid = ({cores},)\n"
     specs = [
         ArgumentSpec(name, shape, DType.FLOAT32, access=access)
         for name, shape in zip(names, shapes, strict=True)
@@ -65,8 +69,10 @@ def place_body(
     *shapes: tuple[int, ...],
     target: Target = Target.TRN2,
     access: Access = Access.READ,
+    cores: int = 1,
 ) -> Placed:
-    """Trace a body and run the memory pass on it."""
-    program = trace_body(body, *shapes, target=target, access=access)
+    """Trace a body and run the memory pass on it; a good Program to `check_program`."""
+    program = trace_body(body, *shapes, target=target, access=access, cores=cores)
+    assert check_program(program, load_chip(target)) == []
     placement, findings = place_program(program, load_chip(target))
     return Placed(program, placement, findings)

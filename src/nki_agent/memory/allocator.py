@@ -1,10 +1,10 @@
 """Gives every tensor a place in one memory, so that no two that are live together share bytes.
 
-Law: a tensor is live from the first to the last instruction that touches it, both included. Places
-are handed out in order of first use, going round the memory (next fit), so a place is reused as
-late as possible and loads can run ahead. Where that leaves no gap large enough, the tightest gap is
-taken, and at last the largest tensors are placed first. Units are the caller's: bytes of a
-partition, or banks.
+Law: a tensor is live from the first to the last instruction that touches it, both included; a loop
+that it outlives counts as one touch (`memory.columns`). Places are handed out in order of first
+use, going round the memory (next fit), so a place is reused as late as possible and loads can run
+ahead. Where that leaves no gap large enough, the tightest gap is taken, and at last the largest
+tensors are placed first. Units are the caller's: bytes of a partition, or banks.
 Not covered: places above partition 0; a tensor of one partition costs its bytes in all of them.
 """
 
@@ -16,11 +16,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nki_agent.memory.columns import NEVER, Ints
+from nki_agent.memory.columns import NEVER
+from nki_agent.memory.forms import Ints
 
 BY_SIZE_MAX = 4096
 """Tensors that the last resort takes on: its time grows with their square."""
+STEPS_MAX = 30_000_000
+"""Pieces of memory that are looked at; more would take minutes."""
 NOBODY = -1
+
+
+class TooManyError(Exception):
+    """So many small tensors are live together that finding places takes too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +52,7 @@ class Layout:
 
 
 def find_layout(demand: Demand, *, capacity: int) -> Layout | None:
-    """Places for all, or None where no way was found to fit them."""
+    """Places for all, or None where no way was found to fit them; TooManyError past the limit."""
     if any(start != NOBODY for start in demand.fixed):
         starts = _around_fixed(demand, capacity)
         return None if starts is None else Layout(starts=starts, reuses=_reuses(demand, starts))
@@ -65,11 +72,13 @@ def _next_fit(demand: Demand, capacity: int) -> Layout | None:
     bounds, until, owners = [0, capacity, capacity], [-1, NEVER], [NOBODY, NOBODY]
     starts: list[int] = []
     reuses: list[tuple[int, ...]] = []
-    at = 0
+    at = steps = 0
     rows = zip(demand.tensors, demand.sizes, demand.first, demand.last, strict=True)
     for tensor, size, first, last in rows:
         low = high = at
         end, wrapped = len(until) - 1, False
+        if steps > STEPS_MAX:
+            raise TooManyError
         while bounds[high] - bounds[low] < size:
             if until[high] < first:
                 high += 1
@@ -80,6 +89,7 @@ def _next_fit(demand: Demand, capacity: int) -> Layout | None:
                 return None
             else:
                 wrapped, low, high = True, 0, 0
+        steps += high - at if not wrapped else high + end - at
         start = bounds[low]
         starts.append(start)
         taken = owners[low:high]
@@ -102,8 +112,12 @@ def _best_fit(demand: Demand, capacity: int) -> list[int] | None:
     """In order of first use, each into the smallest gap that holds it."""
     live: list[tuple[int, int, int]] = []  # (start, end, last use), by start
     starts: list[int] = []
+    steps = 0
     rows = zip(demand.sizes, demand.first, demand.last, strict=True)
     for size, first, last in rows:
+        steps += len(live)
+        if steps > STEPS_MAX:
+            raise TooManyError
         live = [row for row in live if row[2] >= first]
         gaps = _gaps([(start, end) for start, end, _ in live], capacity)
         fitting = [(end - start, start) for start, end in gaps if end - start >= size]

@@ -1,90 +1,30 @@
 """Every access of a Program to a tensor, as columns of numbers.
 
-Law: an access is (instruction, form, tensor, offset). A form is one tensor operand of one
-signature, so everything that does not depend on tensor and offset is worked out once a form. Rows
-are in program order.
-Not covered: bodies with loops, guards or scopes, which only the older dialect keeps.
+Law: an access is (instruction, form, tensor, offset). A form is one part of one tensor operand of
+one signature (`memory.parts`), so everything that does not depend on tensor and offset is worked
+out once a form. Rows are in the order of `program.line`: loop bodies once, two cores between their
+barriers. An operand that a known counter moves has the form of all that it passes over; any other
+run-time offset makes it an access that may touch all it can reach (`may`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
 from nki_agent.chip.spec import ChipSpec
-from nki_agent.isa.declaration import Call
-from nki_agent.isa.enums import Engine, Memory
-from nki_agent.isa.rules import engine_for
-from nki_agent.isa.signature import Operand, Signature
-from nki_agent.isa.table import TABLE
-from nki_agent.program.records import Access, Init, Instruction, Node, Program, Tensor
-from nki_agent.program.validate import read_positions, written_positions
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from nki_agent.isa.enums import Memory
+from nki_agent.memory.forms import Flags, FormTable, Ints
+from nki_agent.program.line import OUTSIDE, Line, make_line
+from nki_agent.program.records import Access, Dynamic, Init, Program, Tensor
 
 NEVER = 2**31 - 1
 """A time after every instruction; a Program holds at most 4 million."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """The bytes that a form touches in one partition: `dims` of runs of `run_bytes`, from `low` on.
-
-    `dims` holds (stride in bytes, count) with positive strides, the longest first; repeated axes
-    are gone and axes that follow one another without a gap are merged, so equal sets mostly have
-    equal forms.
-    """
-
-    low: int
-    run_bytes: int
-    dims: tuple[tuple[int, int], ...]
-
-
-def reach_of(dims: Sequence[tuple[int, int]], itemsize: int) -> Reach:
-    """The bytes touched by elements of `itemsize` at every combination of strides."""
-    low = sum(min(0, stride * (count - 1)) for stride, count in dims)
-    sizes = sorted((abs(s), n) for s, n in dims if s != 0 and n > 1)
-    run = itemsize
-    rest: list[tuple[int, int]] = []
-    for stride, count in sizes:
-        if not rest and stride == run:
-            run *= count
-        elif rest and stride == rest[-1][0] * rest[-1][1]:
-            rest[-1] = (rest[-1][0], rest[-1][1] * count)
-        else:
-            rest.append((stride, count))
-    return Reach(low, run, tuple(reversed(rest)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forms:
-    """Facts of every tensor operand of every signature, as columns."""
-
-    operands: tuple[Operand, ...]
-    signatures: Ints
-    reads: Flags
-    """Reads old contents; a matmul's `dst` is left out, its accumulation has its own rule."""
-    writes: Flags
-    on_tensor: Flags
-    """Written by the Tensor Engine."""
-    is_matmul: Flags
-    """The `dst` of a `nc_matmul`."""
-    is_dma: Flags
-    reaches: tuple[Reach, ...]
-    dense_bytes: Ints
-    """Bytes of the one run that a partition's accesses make; 0 where there are several."""
-    low: Ints
-    end: Ints
-    """First and one past the last byte that is touched, relative to the offset."""
-    partition_start: Ints
-    partition_count: Ints
-    partition_step: Ints
+CELLS_BUDGET = 2**30
+"""Cells that the rules look at in all; more would take minutes."""
 
 
 class Columns:
@@ -94,19 +34,48 @@ class Columns:
         """Lay the Program out; it has passed `program.validate.check_program`."""
         self.program = program
         self.chip = chip
-        self.body = flat_body(program)
-        spans, self.forms = _make_forms(program, chip)
-        body = self.body
+        self.line = make_line(program)
+        self.body = body = self.line.body
+        self.cells_left = CELLS_BUDGET
+        """Cells that `memory.written` may still look at."""
+        table = FormTable(program.signatures, chip)
         signatures = np.array([i.signature for i in body], np.int64)
-        first, count = spans
-        counts = count[signatures] if body else np.zeros(0, np.int64)
+        counts = table.count[signatures] if len(body) else np.zeros(0, np.int64)
         total = int(counts.sum())
         self.time: Ints = np.repeat(np.arange(len(body)), counts)
         starts = np.cumsum(counts) - counts
-        self.form: Ints = np.arange(total) + np.repeat(first[signatures] - starts, counts)
-        self.tensor: Ints = _flatten([i.tensors for i in body], total)
-        self.offset: Ints = _flatten([i.offsets for i in body], total)
+        self.form: Ints = np.arange(total) + np.repeat(table.first[signatures] - starts, counts)
         self.signature_of: Ints = signatures
+        if table.has_parts:
+            operands = table.num_operands[signatures] if len(body) else counts
+            begins = np.cumsum(operands) - operands
+            place = np.repeat(begins, counts) + np.array(table.place, np.int64)[self.form]
+            flat = int(operands.sum())
+            self.tensor: Ints = _flatten([i.tensors for i in body], flat)[place]
+            self.offset: Ints = _flatten([i.offsets for i in body], flat)[place]
+        else:
+            self.tensor = _flatten([i.tensors for i in body], total)
+            self.offset = _flatten([i.offsets for i in body], total)
+        if not program.is_flat or any(i.detail is not None for i in body):
+            self._move(table, starts)
+        self.forms = table.finish()
+
+    def _move(self, table: FormTable, starts: Ints) -> None:
+        """Give operands with run-time offsets the forms of what they can touch."""
+        counters = _Counters(self.line)
+        for time, instruction in enumerate(self.body):
+            if instruction.detail is None:
+                continue
+            low = int(starts[time])
+            high = int(starts[time + 1]) if time + 1 < len(starts) else len(self.form)
+            for dynamic in instruction.detail.dynamic:
+                tensor = self.program.tensors[instruction.tensors[dynamic.operand]]
+                values = counters.find(dynamic, time)
+                for row in range(low, high):
+                    form = int(self.form[row])
+                    if table.place[form] == dynamic.operand:
+                        moved = table.move(form, int(self.offset[row]), tensor, dynamic, values)
+                        self.form[row], self.offset[row] = moved
 
     @cached_property
     def reads(self) -> Flags:
@@ -115,8 +84,32 @@ class Columns:
 
     @cached_property
     def writes(self) -> Flags:
-        """Whether an access writes."""
+        """Whether an access writes, or may."""
         return self.forms.writes[self.form]
+
+    @cached_property
+    def may(self) -> Flags:
+        """Whether only a run-time offset says which of these bytes an access touches."""
+        return self.forms.may[self.form]
+
+    @cached_property
+    def span(self) -> Ints:
+        """The innermost loop of each access, or `OUTSIDE`."""
+        spans = self.line.span_of
+        return np.full(len(self.time), OUTSIDE, np.int64) if spans is None else spans[self.time]
+
+    @cached_property
+    def core(self) -> Ints:
+        """The core of each access."""
+        cores = self.line.core_of
+        return np.zeros(len(self.time), np.int64) if cores is None else cores[self.time]
+
+    @cached_property
+    def core_of_tensor(self) -> Ints:
+        """The core that first touches each tensor; 0 for a tensor that none does."""
+        cores = np.zeros(len(self.program.tensors), np.int64)
+        cores[self.tensor[::-1]] = self.core[::-1]
+        return cores
 
     @cached_property
     def _kinds(self) -> tuple[list[Tensor], Ints]:
@@ -148,18 +141,35 @@ class Columns:
         return self._each(lambda t: t.partitions)
 
     @cached_property
-    def first_use(self) -> Ints:
-        """The first instruction that touches each tensor; -1 if none does."""
+    def _use(self) -> tuple[Ints, Ints]:
+        """First and last use; a loop that a tensor outlives counts as one long use."""
         first = np.full(len(self.program.tensors), -1, np.int64)
+        last = first.copy()
         first[self.tensor[::-1]] = self.time[::-1]
-        return first
-
-    @cached_property
-    def last_use(self) -> Ints:
-        """The last instruction that touches each tensor; -1 if none does."""
-        last = np.full(len(self.program.tensors), -1, np.int64)
         last[self.tensor] = self.time
-        return last
+        inside = np.flatnonzero(self.span != OUTSIDE)
+        if not len(inside):
+            return first, last
+        spans, tensors = self.line.spans, self.program.tensors
+        pairs = np.unique(np.stack([self.tensor[inside], self.span[inside]]), axis=1)
+        for tensor, number in zip(*pairs.tolist(), strict=True):
+            path = spans[number].path
+            depth = len(tensors[tensor].scope)
+            if depth < len(path):
+                outer = spans[path[depth]]
+                first[tensor] = min(first[tensor], outer.first)
+                last[tensor] = max(last[tensor], outer.last)
+        return first, last
+
+    @property
+    def first_use(self) -> Ints:
+        """When each tensor's life begins; -1 if no instruction touches it."""
+        return self._use[0]
+
+    @property
+    def last_use(self) -> Ints:
+        """When each tensor's life ends; -1 if no instruction touches it."""
+        return self._use[1]
 
     @cached_property
     def covers(self) -> Flags:
@@ -191,71 +201,30 @@ class Columns:
         return first
 
 
-def flat_body(program: Program) -> tuple[Instruction, ...]:
-    """The instructions of a body without loops; an error of ours for any other node."""
-    body = program.bodies[0]
-    if set(map(type, body)) - {Instruction}:
-        kinds = sorted({type(n).__name__ for n in body if not isinstance(n, Instruction)})
-        raise NotImplementedError(f"memory expands no {' or '.join(kinds)} nodes")
-    return _instructions(body)
+class _Counters:
+    """What the registers of offsets count through."""
 
+    def __init__(self, line: Line) -> None:
+        self._line = line
 
-def _instructions(body: tuple[Node, ...]) -> tuple[Instruction, ...]:
-    return body  # type: ignore[return-value]
+    def find(self, dynamic: Dynamic, time: int) -> range | None:
+        """The values of an operand's register at an instruction; None if they are not known."""
+        register, line = dynamic.register, self._line
+        if register is None:
+            return None
+        if register in line.constants:
+            value = line.constants[register]
+            return range(value, value + 1)
+        number = OUTSIDE if line.span_of is None else int(line.span_of[time])
+        for span in (line.spans[i] for i in (line.spans[number].path if number >= 0 else ())):
+            if span.loop.index == register:
+                return span.values
+        return None
 
 
 def _flatten(rows: Sequence[tuple[object, ...]], total: int) -> Ints:
     values = chain.from_iterable(rows)
     return np.fromiter(values, np.int64, total)
-
-
-def _make_forms(program: Program, chip: ChipSpec) -> tuple[tuple[Ints, Ints], Forms]:
-    per_signature = [[o for o in s.operands if not o.is_immediate] for s in program.signatures]
-    count = np.array([len(o) for o in per_signature], np.int64)
-    spans = (np.cumsum(count) - count, count)
-    operands = tuple(chain.from_iterable(per_signature))
-    reaches = tuple(reach_of(o.pattern.free, o.dtype.itemsize) for o in operands)
-    flags = [_flags(s, chip) for s in program.signatures]
-    partition = [o.pattern.partition or (0, 1, 1) for o in operands]
-
-    def flag(name: str) -> Flags:
-        return np.array(list(chain.from_iterable(f[name] for f in flags)), np.bool_)
-
-    low = np.array([r.low for r in reaches], np.int64)
-    high = [o.pattern.extent[1] + o.dtype.itemsize for o in operands]
-    return spans, Forms(
-        operands=operands,
-        signatures=np.repeat(np.arange(len(per_signature)), count),
-        reads=flag("reads"),
-        writes=flag("writes"),
-        on_tensor=flag("on_tensor"),
-        is_matmul=flag("is_matmul"),
-        is_dma=flag("is_dma"),
-        reaches=reaches,
-        dense_bytes=np.array([0 if r.dims else r.run_bytes for r in reaches], np.int64),
-        low=low,
-        end=np.array(high, np.int64),
-        partition_start=np.array([p[0] for p in partition], np.int64),
-        partition_step=np.array([p[1] for p in partition], np.int64),
-        partition_count=np.array([p[2] for p in partition], np.int64),
-    )
-
-
-def _flags(signature: Signature, chip: ChipSpec) -> dict[str, list[bool]]:
-    declaration = TABLE[signature.op]
-    engine = engine_for(Call(declaration, signature, chip))
-    num = sum(not o.is_immediate for o in signature.operands)
-    written, read = set(written_positions(signature)), set(read_positions(signature))
-    is_matmul = signature.op == "nc_matmul"
-    if is_matmul:
-        read -= written
-    return {
-        "reads": [i in read for i in range(num)],
-        "writes": [i in written for i in range(num)],
-        "on_tensor": [i in written and engine is Engine.TENSOR for i in range(num)],
-        "is_matmul": [i in written and is_matmul for i in range(num)],
-        "is_dma": [declaration.cycles is None] * num,
-    }
 
 
 def describe_tensor(tensor: Tensor) -> str:

@@ -1,9 +1,12 @@
 """Where each on-chip tensor lies and when, and what is wrong with a Program's use of memory.
 
 Law: values never depend on a `Placement`; it says whether the kernel fits, and what waits for what.
-An address that the kernel gives is kept. Findings are in the order of how basic they are, one for
-each place.
-Not covered: spilling, and what the older dialect's compiler moves; a loop is an error of ours.
+An address that the kernel gives is kept. Each core has its own SBUF and PSUM. A tensor that a loop
+did not make is live for all of a loop that touches it; one that the loop's body makes, from its
+first to its last use there. Findings are in the order of how basic they are, one for each place.
+Not covered: spilling; races. Inside `no_reorder` there are none to find: the block puts edges
+between every pair of instructions (NKI scheduling guide), and outside of it the compiler orders
+what touches the same bytes.
 """
 
 from __future__ import annotations
@@ -16,8 +19,16 @@ import numpy as np
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.enums import Memory
-from nki_agent.memory.allocator import NOBODY, Demand, Layout, find_layout, live_totals
-from nki_agent.memory.columns import Columns, Ints, describe_tensor
+from nki_agent.memory.allocator import (
+    NOBODY,
+    Demand,
+    Layout,
+    TooManyError,
+    find_layout,
+    live_totals,
+)
+from nki_agent.memory.columns import Columns, describe_tensor
+from nki_agent.memory.forms import Ints
 from nki_agent.memory.poison import reaches_an_output
 from nki_agent.memory.rules import (
     nk204_psum_bank_overflow,
@@ -44,26 +55,26 @@ class Placement:
     """First byte in the partition of SBUF or PSUM; -1 for HBM, unused tensors, and where nothing
     fits."""
     first_use: tuple[int, ...]
-    """The first instruction that touches the tensor; -1 if none does."""
+    """When the tensor's life begins, in the order of `program.line`; -1 if nothing touches it."""
     last_use: tuple[int, ...]
-    """The last instruction that touches the tensor; -1 if none does."""
+    """When its life ends; -1 if nothing touches it."""
     reuses: tuple[tuple[int, ...], ...]
     """Tensors whose bytes this one takes over: its first write waits for their last use."""
     peak_sbuf_bytes: int
-    """The most bytes of one partition that are live together."""
+    """The most bytes of one partition that are live together on a core."""
     peak_psum_banks: int
-    """The most PSUM banks that are live together."""
+    """The most PSUM banks that are live together on a core."""
 
 
 def place_program(program: Program, chip: ChipSpec) -> tuple[Placement, tuple[Diagnostic, ...]]:
     """Give every on-chip tensor an address and check every use of memory.
 
-    The Program must have passed `program.validate.check_program` for this chip. NotImplementedError
-    for a body with loops.
+    The Program must have passed `program.validate.check_program` for this chip.
     """
     columns = Columns(program, chip)
     builder = _Builder(columns)
     findings = [
+        *_first_of_each(_check_cores(columns)),
         *_first_of_each(nk209_nk215_address.check_addresses(columns)),
         *_first_of_each(nk209_nk215_address.check_overlaps(columns)),
         *builder.place(Memory.SBUF),
@@ -73,6 +84,23 @@ def place_program(program: Program, chip: ChipSpec) -> tuple[Placement, tuple[Di
         *_check_contents(columns),
     ]
     return builder.finish(), tuple(findings)
+
+
+def _check_cores(columns: Columns) -> Iterator[Diagnostic]:
+    """An on-chip tensor belongs to one core: tracing gives each core its own."""
+    if columns.line.core_of is None:
+        return
+    on_chip = columns.memory_is(Memory.SBUF) | columns.memory_is(Memory.PSUM)
+    tensor = columns.tensor
+    strange = on_chip[tensor] & (columns.core != columns.core_of_tensor[tensor])
+    for row in np.flatnonzero(strange)[:1].tolist():
+        yield Diagnostic(
+            code="NK902",
+            what="the traced Program is not one that an honest trace makes: a core uses the SBUF or"
+            " PSUM of the other",
+            where=columns.program.stack(columns.body[int(columns.time[row])].stack),
+            hint="a kernel must only call `nki` functions",
+        )
 
 
 def _check_contents(columns: Columns) -> Iterator[Diagnostic]:
@@ -96,7 +124,8 @@ def _unwritten_reads(columns: Columns) -> Iterator[Diagnostic]:
     reads = nk207_unwritten_read.find_unwritten_reads(columns)
     if not reads:
         return
-    severity = Severity.ERROR if reaches_an_output(columns) else Severity.WARNING
+    is_bad = any(read.is_certain for read in reads) and reaches_an_output(columns)
+    severity = Severity.ERROR if is_bad else Severity.WARNING
     seen: set[int] = set()
     for read in reads:
         stack = columns.body[int(columns.time[read.row])].stack
@@ -119,6 +148,18 @@ def _first_of_each(findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
             return
 
 
+def _too_many(columns: Columns, memory: Memory, demand: Demand, totals: Ints) -> Diagnostic:
+    peak = int(totals.argmax())
+    live = int(((np.array(demand.first) <= peak) & (np.array(demand.last) >= peak)).sum())
+    return Diagnostic(
+        code="NK114",
+        what=f"whether {len(demand.tensors)} tensors fit {memory.value.upper()} is not modelled:"
+        f" up to {live} small ones are live together, which takes too long to place",
+        where=columns.program.stack(columns.body[peak].stack),
+        hint="allocate fewer, larger tiles and slice them",
+    )
+
+
 class _Builder:
     """Collects the parts of a Placement, memory by memory."""
 
@@ -130,21 +171,29 @@ class _Builder:
         self._peaks = {Memory.SBUF: 0, Memory.PSUM: 0}
 
     def place(self, memory: Memory) -> Iterator[Diagnostic]:
-        """Place the tensors of one memory; a finding where they don't fit."""
+        """Place the tensors of one memory of each core; a finding where they don't fit."""
+        for core in range(len(self._columns.program.bodies)):
+            yield from self._place(memory, core)
+
+    def _place(self, memory: Memory, core: int) -> Iterator[Diagnostic]:
         columns = self._columns
         unit, capacity = self._unit_and_capacity(memory)
-        demand = self._demand(memory, unit)
+        demand = self._demand(memory, unit, core)
         if not demand.tensors:
             return
         totals = live_totals(demand, self._weights(demand), len(columns.body))
-        self._peaks[memory] = int(totals.max())
+        self._peaks[memory] = max(self._peaks[memory], int(totals.max()))
         full = list(
             nk205_nk206_capacity.check_total(columns, memory, demand, totals, capacity=capacity)
         )
         if full:
             yield from full
             return
-        layout = find_layout(demand, capacity=capacity)
+        try:
+            layout = find_layout(demand, capacity=capacity)
+        except TooManyError:
+            yield _too_many(columns, memory, demand, totals)
+            return
         if layout is None:
             yield nk205_nk206_capacity.scattered(columns, memory, demand, totals)
             return
@@ -156,10 +205,13 @@ class _Builder:
             return chip.psum_bank_bytes, chip.psum_banks
         return nk209_nk215_address.ALIGNMENT_BYTES, chip.sbuf_usable_partition_bytes
 
-    def _demand(self, memory: Memory, unit: int) -> Demand:
+    def _demand(self, memory: Memory, unit: int, core: int) -> Demand:
         """Used tensors of a memory by first use; sizes in banks for PSUM, in bytes for SBUF."""
         columns, tensors = self._columns, self._columns.program.tensors
-        used = np.flatnonzero(columns.memory_is(memory) & (columns.first_use >= 0))
+        is_used = columns.memory_is(memory) & (columns.first_use >= 0)
+        if columns.line.core_of is not None:
+            is_used &= columns.core_of_tensor == core
+        used = np.flatnonzero(is_used)
         order = used[np.argsort(columns.first_use[used], kind="stable")]
         units = -(-columns.partition_bytes[order] // unit)
         ids: list[int] = order.tolist()

@@ -4,6 +4,7 @@ Law: never says "no" wrongly. An instruction whose result mixes elements in a wa
 here spreads poison over the whole row, or over everything where rows mix. Run only for Programs
 that read unwritten bytes: a kernel that loads a short tail, computes on the full tile and stores
 the tail is right.
+Not covered, so answered with "yes": loops, two cores, and unwritten bytes that reach a register.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nki_agent.isa.declaration import OFFSET_SUFFIX
+from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import ReduceCommand
 from nki_agent.isa.signature import Operand, Signature
-from nki_agent.memory.columns import Columns, Flags
+from nki_agent.memory.columns import Columns
+from nki_agent.memory.forms import Flags
+from nki_agent.memory.parts import MATMULS, parts_of
 from nki_agent.memory.rules.nk208_result_unwritten import find_outputs
 from nki_agent.program.records import Access, Affine, Instruction
-from nki_agent.program.validate import read_positions, written_positions
+from nki_agent.program.registers import reachable
 
 State = npt.NDArray[np.uint8]
 
@@ -41,11 +46,21 @@ ELEMENTWISE = frozenset(
         "select_reduce",
         "range_select",
         "affine_select",
+        "dma_compute",
+        "activate2",
+        "exponential",
     }
 )
 """Instructions whose `dst` element depends on the same element of each input, or on a row's scalar.
 """
 
+
+MIXES_ROWS = frozenset(
+    {"local_gather", "topk", "nc_stream_shuffle", "quantize_mx", "nc_matmul_mx", "sequence_bounds"}
+)
+"""Instructions whose results may depend on any partition, however many they have."""
+SEEDS_RANDOM = frozenset({"set_rng_seed", "rand_set_state"})
+DRAWS_RANDOM = frozenset({"rng", "rand2", "rand_get_state", "dropout"})
 
 Offset = int | Affine
 Input = tuple[Operand, Flags]
@@ -54,43 +69,40 @@ Input = tuple[Operand, Flags]
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What one signature reads and writes."""
+    """What one signature reads and writes: (place of the tensor, part of the operand)."""
 
     signature: Signature
-    operands: tuple[Operand, ...]
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
+    reads: tuple[tuple[int, Operand], ...]
+    writes: tuple[tuple[int, Operand], ...]
     adds: bool
     """A matmul that keeps poison which its `dst` already holds."""
     command: ReduceCommand | None
 
 
 def _make_plan(signature: Signature) -> _Plan:
-    is_matmul = signature.op == "nc_matmul"
-    writes = written_positions(signature)
-    reads = read_positions(signature)
+    parts = tuple(parts_of(signature))
     command = signature.attribute("reduce_cmd")
     if signature.op == "activation_reduce":
         command = ReduceCommand.RESET_REDUCE
     return _Plan(
         signature=signature,
-        operands=tuple(o for o in signature.operands if not o.is_immediate),
-        reads=tuple(i for i in reads if not (is_matmul and i in writes)),
-        writes=writes,
-        adds=is_matmul and signature.attribute("accumulate") is not False,
+        reads=tuple((place, operand) for place, operand, reads, _ in parts if reads),
+        writes=tuple((place, operand) for place, operand, _, writes in parts if writes),
+        adds=signature.op in MATMULS and signature.attribute("accumulate") is not False,
         command=None if command is None else ReduceCommand(str(command)),
     )
 
 
 def reaches_an_output(columns: Columns) -> bool:
     """Whether an unwritten byte may change a result or an argument that the kernel writes."""
-    if _too_large(columns):
+    line = columns.line
+    if line.spans or line.core_of is not None or _too_large(columns):
         return True
     tracker = _Tracker(columns)
     for time, instruction in enumerate(columns.body):
         tracker.step(instruction)
         tracker.forget(time)
-    return tracker.output_is_poisoned()
+    return tracker.is_lost or tracker.output_is_poisoned()
 
 
 def _too_large(columns: Columns) -> bool:
@@ -110,6 +122,11 @@ class _Tracker:
         self._plans: dict[int, _Plan] = {}
         self._registers: dict[bool, bool] = {}
         self._touched = np.zeros(len(self._program.tensors), np.bool_)
+        self._is_read = self._touched.copy()
+        self._is_read[columns.tensor[columns.reads | columns.forms.is_matmul[columns.form]]] = True
+        self._random_is_dirty = False
+        self.is_lost = False
+        """Whether unwritten bytes went where they are not followed."""
         self._by_end: dict[int, list[int]] = {}
         self._outputs = {o.tensor for o in find_outputs(columns)}
         self._outputs |= {
@@ -121,23 +138,31 @@ class _Tracker:
     def step(self, instruction: Instruction) -> None:
         """Carry one instruction's poison over."""
         plan = self._plan(instruction.signature)
-        bound = list(zip(plan.operands, instruction.tensors, instruction.offsets, strict=True))
+        tensors, offsets = instruction.tensors, instruction.offsets
+        moved = _moved_places(instruction)
         inputs: list[Input] = []
-        for i in plan.reads:
-            operand, tensor, offset = bound[i]
-            if self._state(tensor) is not None:
-                inputs.append((operand, self._load(operand, tensor, offset)))
-        inputs = [(operand, flags) for operand, flags in inputs if flags.any()]
+        for place, operand in plan.reads:
+            if self._state(tensors[place]) is not None:
+                flags = self._load(operand, tensors[place], offsets[place], is_moved=place in moved)
+                if flags.any():
+                    inputs.append((operand, flags))
+        op = plan.signature.op
+        self.is_lost |= op == "register_load" and bool(inputs)
+        self._random_is_dirty |= op in SEEDS_RANDOM and bool(inputs)
         in_register = self._accumulate(plan, inputs)
-        for i in plan.writes:
-            operand, tensor, offset = bound[i]
+        for place, operand in plan.writes:
             poison = _spread(plan.signature, operand, inputs) if inputs else None
             if in_register and operand.role == "reduce_res":
                 poison = _everything(operand)
-            if plan.adds and self._state(tensor) is not None:
-                old = self._load(operand, tensor, offset, least=POISONED)
+            if self._random_is_dirty and op in DRAWS_RANDOM:
+                poison = _everything(operand)
+            if plan.adds and self._state(tensors[place]) is not None:
+                old = self._load(operand, tensors[place], offsets[place], least=POISONED)
                 poison = old if poison is None else poison | old
-            self._store(operand, tensor, offset, poison)
+            if place in moved:
+                self._store_somewhere(operand, tensors[place], poison)
+            else:
+                self._store(operand, tensors[place], offsets[place], poison)
 
     def _plan(self, signature: int) -> _Plan:
         plan = self._plans.get(signature)
@@ -168,7 +193,7 @@ class _Tracker:
         """The state of a tensor's bytes; None while all of them are clean."""
         if not self._touched[tensor]:
             self._touched[tensor] = True
-            if self._columns.unwritten_at_start[tensor]:
+            if self._columns.unwritten_at_start[tensor] and self._is_read[tensor]:
                 self._make(tensor, UNWRITTEN)
         return self._states.get(tensor)
 
@@ -187,9 +212,19 @@ class _Tracker:
             self._states.pop(tensor, None)
 
     def _load(
-        self, operand: Operand, tensor: int, offset: Offset, *, least: int = UNWRITTEN
+        self,
+        operand: Operand,
+        tensor: int,
+        offset: Offset,
+        *,
+        least: int = UNWRITTEN,
+        is_moved: bool = False,
     ) -> Flags:
         """Which elements of an operand are in this state or worse: (partitions, elements)."""
+        if is_moved:
+            shape = (operand.pattern.partitions, operand.pattern.free_elems)
+            reach = reachable(operand, self._program.tensors[tensor])
+            return np.full(shape, self._load(reach, tensor, 0).any())
         view = _view(self._states[tensor], operand, offset)
         flags: Flags = (view if least == UNWRITTEN else view & _all_bytes(operand, least)) != 0
         return flags.reshape(operand.pattern.partitions, operand.pattern.free_elems)
@@ -206,10 +241,22 @@ class _Tracker:
         else:
             view[...] = np.where(poison.reshape(view.shape), _all_bytes(operand, POISONED), 0)
 
+    def _store_somewhere(self, operand: Operand, tensor: int, poison: Flags | None) -> None:
+        """A write at an offset that is not known: nothing is clean after it that was not before."""
+        if poison is not None and poison.any():
+            reach = reachable(operand, self._program.tensors[tensor])
+            self._store(reach, tensor, 0, _everything(reach))
+
     def output_is_poisoned(self) -> bool:
         """Whether an output ends up with poison that was written to it."""
         states = (self._states.get(tensor) for tensor in self._outputs)
-        return any(state is not None and bool((state == POISONED).any()) for state in states)
+        return any(state is not None and state.max() == POISONED for state in states)
+
+
+def _moved_places(instruction: Instruction) -> tuple[int, ...]:
+    """Places of the operands that a run-time value moves."""
+    detail = instruction.detail
+    return () if detail is None else tuple(d.operand for d in detail.dynamic)
 
 
 def _view(state: State, operand: Operand, offset: Offset) -> npt.NDArray[np.unsignedinteger]:
@@ -223,13 +270,20 @@ def _view(state: State, operand: Operand, offset: Offset) -> npt.NDArray[np.unsi
 
 
 def _word(operand: Operand) -> np.dtype[np.unsignedinteger]:
-    return np.dtype(f"u{operand.dtype.itemsize}")
+    return _WORDS[operand.dtype.itemsize]
 
 
 def _all_bytes(operand: Operand, value: int) -> np.unsignedinteger:
     """The number whose every byte is `value`."""
-    size = operand.dtype.itemsize
-    return _word(operand).type(int.from_bytes(bytes([value]) * size, "little"))
+    return _FILLED[operand.dtype.itemsize, value]
+
+
+_WORDS = {size: np.dtype(f"u{size}") for size in sorted({d.itemsize for d in DType})}
+_FILLED: dict[tuple[int, int], np.unsignedinteger] = {
+    (size, value): word.type(int.from_bytes(bytes([value]) * size, "little"))
+    for size, word in _WORDS.items()
+    for value in (CLEAN, UNWRITTEN, POISONED)
+}
 
 
 def _any(flags: Flags, *, axis: int) -> Flags:
@@ -254,7 +308,11 @@ def _spread_one(
 ) -> Flags | None:
     """The same for one input; None where the instruction is not known to keep elements apart."""
     shape = (target.pattern.partitions, target.pattern.free_elems)
+    if operand.role.endswith(OFFSET_SUFFIX):
+        return _everything(target)
     match signature.op:
+        case op if op in MIXES_ROWS:
+            return _everything(target)
         case "nc_matmul":
             lanes = _any(flags, axis=0)
             return lanes[:, None] if operand.role == "stationary" else lanes[None, :]

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nki_agent.memory.columns import NEVER, Columns, Flags, Ints, Reach, reach_of
+from nki_agent.memory.columns import NEVER, Columns
+from nki_agent.memory.forms import Flags, Ints, Reach, reach_of
 
 Times = npt.NDArray[np.int32]
 
@@ -69,8 +70,19 @@ class Cells:
         self._bases: Ints = columns.offset[rows] + starts + lows
         self.grain = self._find_grain()
         self.count = self.total_bytes // self.grain
+        self._tensor = history.tensor
         if self.count > CELLS_MAX:
             raise TooFineError(history.tensor)
+
+    def _spend(self, cells: int) -> None:
+        """Count work; TooFineError where a Program needs too much of it."""
+        self._columns.cells_left -= cells
+        if self._columns.cells_left < 0:
+            raise TooFineError(self._tensor)
+
+    def _size(self, reach: Reach) -> int:
+        """Cells that one access touches."""
+        return reach.run_bytes // self.grain * math.prod(n for _, n in reach.dims)
 
     def _flat_reach(self, form: int) -> Reach:
         forms = self._columns.forms
@@ -88,11 +100,13 @@ class Cells:
 
     def first_times(self, chosen: Flags, times: Ints) -> Times:
         """When each cell is first touched by the chosen accesses; NEVER where none does."""
+        self._spend(self.count)
         result = np.full(self.count, NEVER, np.int32)
         for form, reach in self._reaches.items():
             picked = np.flatnonzero(chosen & (self._forms == form))
             if not len(picked):
                 continue
+            self._spend(len(picked) * self._size(reach))
             relative = self._relative(reach)
             if relative is None:
                 for i in picked:
@@ -105,22 +119,25 @@ class Cells:
                 np.minimum.at(result, index.ravel(), at.ravel())
         return result
 
-    def highest(self, values: Times, chosen: Flags) -> Ints:
-        """For each chosen access the highest value of its cells, in the order of the accesses."""
-        result = np.zeros(len(self._forms), np.int64)
+    def extremes(self, values: Times, chosen: Flags) -> tuple[Ints, Ints]:
+        """For each chosen access the lowest and the highest value of its cells, in their order."""
+        lowest = np.zeros(len(self._forms), np.int64)
+        highest = lowest.copy()
         for form, reach in self._reaches.items():
             picked = np.flatnonzero(chosen & (self._forms == form))
             if not len(picked):
                 continue
+            self._spend(len(picked) * self._size(reach))
             relative = self._relative(reach)
             if relative is None:
                 for i in picked:
-                    result[i] = self._view(values, int(i), reach).max()
+                    view = self._view(values, int(i), reach)
+                    lowest[i], highest[i] = view.min(), view.max()
                 continue
             for part in _chunks(picked, len(relative)):
-                index = (self._bases[part] // self.grain)[:, None] + relative
-                result[part] = values[index].max(axis=1)
-        return result[chosen]
+                cells = values[(self._bases[part] // self.grain)[:, None] + relative]
+                lowest[part], highest[part] = cells.min(axis=1), cells.max(axis=1)
+        return lowest[chosen], highest[chosen]
 
     def touched(self, access: int) -> Ints:
         """The cells of one access, in ascending order."""
@@ -128,8 +145,7 @@ class Cells:
         return np.unique(self._all_relative(reach) + self._bases[access] // self.grain)
 
     def _relative(self, reach: Reach) -> Ints | None:
-        size = reach.run_bytes // self.grain * math.prod(n for _, n in reach.dims)
-        return self._all_relative(reach) if size <= FANCY_CELLS else None
+        return self._all_relative(reach) if self._size(reach) <= FANCY_CELLS else None
 
     def _all_relative(self, reach: Reach) -> Ints:
         cells = np.arange(reach.run_bytes // self.grain)

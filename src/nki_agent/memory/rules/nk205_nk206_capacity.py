@@ -14,7 +14,8 @@ import numpy as np
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.isa.enums import Memory
 from nki_agent.memory.allocator import Demand
-from nki_agent.memory.columns import Columns, Ints, made_at
+from nki_agent.memory.columns import Columns, made_at
+from nki_agent.memory.forms import Ints
 
 NAMED = 3
 """Live tensors that a message names."""

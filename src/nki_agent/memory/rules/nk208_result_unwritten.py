@@ -1,7 +1,8 @@
 """NK208: some elements of a result, or of an argument that is an output, are never written.
 
 Law: the count is exact; the rows and columns named are the smallest box that holds all missing
-elements.
+elements. What only a run-time offset or the trip count of a loop decides counts as written: the
+simulator's result shows it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nki_agent.base.diagnostic import Diagnostic, Stack
-from nki_agent.memory.columns import NEVER, Columns, Ints
+from nki_agent.memory.columns import NEVER, Columns
+from nki_agent.memory.forms import Ints
 from nki_agent.memory.written import Cells, histories
 from nki_agent.program.records import Access
 

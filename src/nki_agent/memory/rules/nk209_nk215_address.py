@@ -3,7 +3,7 @@
 Law: an address is (partition, byte in the partition). A PSUM address is the start of a bank; a
 partition is one that the engines can start at for so many partitions (migration guide, "Improved
 allocation API"; architecture guide, access patterns). Two tensors with addresses may share bytes
-when one is used only after the other.
+when one is used only after the other, or on another core.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from nki_agent.isa.rules import allowed_starts
 from nki_agent.memory.columns import Columns, describe_tensor, made_at
 from nki_agent.program.records import Tensor
 
+COMPARISONS_MAX = 10_000_000
+"""Pairs of tensors that are compared; more would take minutes."""
 ALIGNMENT_BYTES = max(dtype.itemsize for dtype in DType)
 """Places begin at a multiple of the widest element."""
 
@@ -63,15 +65,33 @@ def check_overlaps(columns: Columns) -> Iterator[Diagnostic]:
         if tensor.address is not None and tensor.memory.is_on_chip and columns.first_use[i] >= 0
     ]
     placed.sort(key=lambda i: int(columns.first_use[i]))
+    cores, first, last = (
+        c.tolist() for c in (columns.core_of_tensor, columns.first_use, columns.last_use)
+    )
     live: list[int] = []
+    compared = 0
     for i in placed:
-        now = columns.first_use[i]
-        live = [j for j in live if columns.last_use[j] >= now]
+        now = first[i]
+        live = [j for j in live if last[j] >= now]
+        compared += len(live)
+        if compared > COMPARISONS_MAX:
+            yield _too_many(columns, len(placed), now)
+            return
         for j in live:
-            if _clash(program.tensors[i], program.tensors[j]):
-                yield _overlap(columns, program.tensors[i], program.tensors[j], int(now))
+            if cores[i] == cores[j] and _clash(program.tensors[i], program.tensors[j]):
+                yield _overlap(columns, program.tensors[i], program.tensors[j], now)
                 break
         live.append(i)
+
+
+def _too_many(columns: Columns, count: int, time: int) -> Diagnostic:
+    return Diagnostic(
+        code="NK114",
+        what=f"whether {count} tensors with an `address` overlap is not modelled: too many of them"
+        " are live together",
+        where=columns.program.stack(columns.body[time].stack),
+        hint="allocate fewer, larger tiles and slice them, or leave `address` out",
+    )
 
 
 def _clash(one: Tensor, other: Tensor) -> bool:

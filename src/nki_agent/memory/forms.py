@@ -1,0 +1,199 @@
+"""The forms of accesses: what one part of one operand touches, apart from tensor and offset.
+
+Law: a form holds all that rules ask of an access but where it lies, so a long Program of few kinds
+of instructions costs little. Moved forms stand for accesses whose place is known at run time only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nki_agent.chip.spec import ChipSpec
+from nki_agent.isa.declaration import Call
+from nki_agent.isa.enums import Engine
+from nki_agent.isa.rules import engine_for
+from nki_agent.isa.signature import Operand, Signature
+from nki_agent.isa.table import TABLE
+from nki_agent.memory.parts import MATMULS, parts_of
+from nki_agent.program.records import Dynamic, Tensor
+from nki_agent.program.registers import is_inside, reachable, swept
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The bytes that a form touches in one partition: `dims` of runs of `run_bytes`, from `low` on.
+
+    `dims` holds (stride in bytes, count) with positive strides, the longest first; repeated axes
+    are gone and axes that follow one another without a gap are merged, so equal sets mostly have
+    equal forms.
+    """
+
+    low: int
+    run_bytes: int
+    dims: tuple[tuple[int, int], ...]
+
+
+def reach_of(dims: Sequence[tuple[int, int]], itemsize: int) -> Reach:
+    """The bytes touched by elements of `itemsize` at every combination of strides."""
+    low = sum(min(0, stride * (count - 1)) for stride, count in dims)
+    sizes = sorted((abs(s), n) for s, n in dims if s != 0 and n > 1)
+    run = itemsize
+    rest: list[tuple[int, int]] = []
+    for stride, count in sizes:
+        if not rest and stride == run:
+            run *= count
+        elif rest and stride == rest[-1][0] * rest[-1][1]:
+            rest[-1] = (rest[-1][0], rest[-1][1] * count)
+        else:
+            rest.append((stride, count))
+    return Reach(low, run, tuple(reversed(rest)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forms:
+    """Facts of every form, as columns."""
+
+    operands: tuple[Operand, ...]
+    signatures: Ints
+    reads: Flags
+    """Reads old contents; a matmul's `dst` is left out, its accumulation has its own rule."""
+    writes: Flags
+    on_tensor: Flags
+    """Written by the Tensor Engine."""
+    is_matmul: Flags
+    """The `dst` of a matmul."""
+    may: Flags
+    """Touches some of its bytes, and only a run-time offset says which."""
+    is_dma: Flags
+    reaches: tuple[Reach, ...]
+    dense_bytes: Ints
+    """Bytes of the one run that a partition's accesses make; 0 where there are several."""
+    low: Ints
+    end: Ints
+    """First and one past the last byte that is touched, relative to the offset."""
+    partition_start: Ints
+    partition_count: Ints
+    partition_step: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One form while the table grows."""
+
+    operand: Operand
+    signature: int
+    reads: bool
+    writes: bool
+    on_tensor: bool
+    is_matmul: bool
+    is_dma: bool
+    may: bool = False
+
+
+class FormTable:
+    """The forms of the signatures, then those of operands that move at run time."""
+
+    def __init__(self, signatures: Sequence[Signature], chip: ChipSpec) -> None:
+        """List the forms of every signature."""
+        self._rows: list[_Row] = []
+        self._moved: dict[tuple[object, ...], int] = {}
+        self.place: list[int] = []
+        """Which of its instruction's tensor operands a form is of."""
+        counts: list[int] = []
+        for index, signature in enumerate(signatures):
+            counts.append(self._add_signature(index, signature, chip))
+        operands = [sum(not o.is_immediate for o in s.operands) for s in signatures]
+        self.count = np.array(counts, np.int64)
+        self.num_operands = np.array(operands, np.int64)
+        self.first = np.cumsum(self.count) - self.count
+        """The first form of each signature; `count` follow."""
+        self.has_parts = self.place != [p for n in operands for p in range(n)]
+
+    def _add_signature(self, index: int, signature: Signature, chip: ChipSpec) -> int:
+        declaration = TABLE[signature.op]
+        engine = engine_for(Call(declaration, signature, chip))
+        before = len(self._rows)
+        for place, operand, reads, writes in parts_of(signature):
+            self.place.append(place)
+            self._rows.append(
+                _Row(
+                    operand=operand,
+                    signature=index,
+                    reads=reads,
+                    writes=writes,
+                    on_tensor=writes and engine is Engine.TENSOR,
+                    is_matmul=writes and signature.op in MATMULS,
+                    is_dma=declaration.cycles is None,
+                )
+            )
+        return len(self._rows) - before
+
+    def move(
+        self, form: int, offset: int, tensor: Tensor, dynamic: Dynamic, values: range | None
+    ) -> tuple[int, int]:
+        """Form and offset of an access that a run-time value moves.
+
+        A counter with known values writes all that it passes over, and reads what it does in the
+        first iteration: what later ones read, earlier ones may have written. Anything else may
+        touch all that the operand can reach.
+        """
+        row = self._rows[form]
+        if values is not None and not (row.reads and row.writes):
+            passed = values if row.writes else values[:1]
+            exact = swept(row.operand, offset, dynamic, passed)
+            if exact is not None and is_inside(exact[0], exact[1], tensor):
+                return self._find(form, exact[0], may=False), exact[1]
+        return self._find(form, reachable(row.operand, tensor), may=True), 0
+
+    def _find(self, form: int, operand: Operand, *, may: bool) -> int:
+        key = (form, operand, may)
+        found = self._moved.get(key)
+        if found is None:
+            row = self._rows[form]
+            found = self._moved[key] = len(self._rows)
+            self.place.append(self.place[form])
+            self._rows.append(
+                _Row(
+                    operand=operand,
+                    signature=row.signature,
+                    reads=row.reads,
+                    writes=row.writes,
+                    on_tensor=row.on_tensor,
+                    is_matmul=row.is_matmul,
+                    is_dma=row.is_dma,
+                    may=may,
+                )
+            )
+        return found
+
+    def finish(self) -> Forms:
+        """The table as columns."""
+        rows = self._rows
+        operands = tuple(r.operand for r in rows)
+        reaches = tuple(reach_of(o.pattern.free, o.dtype.itemsize) for o in operands)
+        partition = [o.pattern.partition or (0, 1, 1) for o in operands]
+        high = [o.pattern.extent[1] + o.dtype.itemsize for o in operands]
+        return Forms(
+            operands=operands,
+            signatures=np.array([r.signature for r in rows], np.int64),
+            reads=np.array([r.reads for r in rows], np.bool_),
+            writes=np.array([r.writes for r in rows], np.bool_),
+            on_tensor=np.array([r.on_tensor for r in rows], np.bool_),
+            is_matmul=np.array([r.is_matmul for r in rows], np.bool_),
+            may=np.array([r.may for r in rows], np.bool_),
+            is_dma=np.array([r.is_dma for r in rows], np.bool_),
+            reaches=reaches,
+            dense_bytes=np.array([0 if r.dims else r.run_bytes for r in reaches], np.int64),
+            low=np.array([r.low for r in reaches], np.int64),
+            end=np.array(high, np.int64),
+            partition_start=np.array([p[0] for p in partition], np.int64),
+            partition_count=np.array([p[2] for p in partition], np.int64),
+            partition_step=np.array([p[1] for p in partition], np.int64),
+        )
