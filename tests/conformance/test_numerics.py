@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from nki_agent.chip.spec import Target
+from nki_agent.isa.declaration import Kind
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine, Memory
 from nki_agent.isa.signature import AttributeValue
@@ -52,11 +53,14 @@ def run(row: dict[str, Any]) -> Array:
     memory = Memory.SBUF if Memory.SBUF in memories else Memory.PSUM
     view = builder.tile(wanted.shape, DType(row["dst"]["dtype"]), memory)
     operands[output] = view
-    if output != "dst":
-        form = row.get("tile", {})
-        first = next(value for value in operands.values() if isinstance(value, View))
-        shape = tuple(form.get("shape", first.pattern.shape))
-        operands["dst"] = builder.tile(shape, DType(form.get("dtype", "float32")))
+    form = row.get("tile", {})
+    for parameter in TABLE[row["op"]].parameters:
+        is_needed = parameter.kind is Kind.OUTPUT and not parameter.is_optional
+        if is_needed and parameter.name not in operands:
+            first = next(value for value in operands.values() if isinstance(value, View))
+            shape = tuple(form.get("shape", first.pattern.shape))
+            tile = builder.tile(shape, DType(form.get("dtype", "float32")))
+            operands[parameter.name] = tile
     builder.add(
         row["op"],
         operands,
