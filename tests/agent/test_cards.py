@@ -39,6 +39,17 @@ def test_nothing_found_names_what_is_near() -> None:
     assert find("zzz").startswith("nothing found for `zzz`; try")
 
 
+def test_instruction_that_the_target_lacks_says_so() -> None:
+    text = "Only from NeuronCore-v4 on; this target is NeuronCore-v3"
+    assert text in find("nisa.nc_matmul_mx")
+    assert "Only from" not in look_up("nisa.nc_matmul_mx", target=Target.TRN3)
+
+
+def test_device_print_has_one_card() -> None:
+    assert find("device_print").startswith("nl.device_print(print_prefix, tensor)")
+    assert find("device_print").count("nl.device_print(") == 1
+
+
 def test_cards_of_a_target_know_its_limits() -> None:
     texts = [card.text for card in make_cards(Target.TRN1)]
     assert any("SBUF for a kernel: 180224 bytes" in text for text in texts)

@@ -78,7 +78,7 @@ def make_cards(target: Target) -> tuple[Card, ...]:
     """Every card for one target."""
     chip = load_chip(target)
     return (
-        *(_instruction_card(d) for d in TABLE.values() if d.first_generation <= chip.generation),
+        *(_instruction_card(declaration, chip) for declaration in TABLE.values()),
         *_name_cards(),
         *_language_cards(),
         *(
@@ -150,8 +150,11 @@ def _find_by_words(query: str, cards: Sequence[Card]) -> list[Card]:
     return [cards[index] for index in order if scores[index] > 0][:CARDS_MAX]
 
 
-def _instruction_card(declaration: Declaration) -> Card:
+def _instruction_card(declaration: Declaration, chip: ChipSpec) -> Card:
     lines = [write_signature(declaration.page)]
+    if declaration.first_generation > chip.generation:
+        first, here = declaration.first_generation, chip.generation
+        lines.append(f"  Only from NeuronCore-v{first} on; this target is NeuronCore-v{here}.")
     lines += [f"  {line}" for line in map(_describe, declaration.parameters) if line]
     return Card(names=(declaration.name,), text="\n".join(lines))
 
