@@ -25,6 +25,8 @@ class Kind(StrEnum):
     INPUT = "input"
     INPUTS = "inputs"
     """A list of tensors; their operands have the roles `srcs0`, `srcs1`, ..."""
+    OUTPUTS = "outputs"
+    """A list of tensors that the instruction writes."""
     UPDATE = "update"
     """Read and written by the same instruction."""
     SCALAR = "scalar"
@@ -39,6 +41,8 @@ class Kind(StrEnum):
     INTS = "ints"
     AFFINE_PATTERN = "affine_pattern"
     """[[step, count], ...] over the free axes."""
+    GROUPS = "groups"
+    """[[rank, ...], ...]: lists of ranks, or pairs of them."""
     ENUM = "enum"
     TEXT = "text"
     REGISTER = "register"
@@ -47,8 +51,9 @@ class Kind(StrEnum):
     ENGINE = "engine"
 
 
-TENSOR_KINDS = (Kind.OUTPUT, Kind.INPUT, Kind.INPUTS, Kind.UPDATE, Kind.SCALAR)
-WRITTEN_KINDS = (Kind.OUTPUT, Kind.UPDATE)
+LIST_KINDS = (Kind.INPUTS, Kind.OUTPUTS)
+TENSOR_KINDS = (Kind.OUTPUT, Kind.INPUT, *LIST_KINDS, Kind.UPDATE, Kind.SCALAR)
+WRITTEN_KINDS = (Kind.OUTPUT, Kind.OUTPUTS, Kind.UPDATE)
 
 
 class Missing:
@@ -169,7 +174,7 @@ class Declaration:
                 return parameter
             if name == f"{parameter.name}{OFFSET_SUFFIX}" and parameter.is_tensor:
                 return OFFSET_PARAMETER
-            is_list = parameter.kind is Kind.INPUTS and name.startswith(parameter.name)
+            is_list = parameter.kind in LIST_KINDS and name.startswith(parameter.name)
             if is_list and name[len(parameter.name) :].isdecimal():
                 return parameter
         raise KeyError(name)

@@ -16,7 +16,14 @@ import numpy as np
 from nki_agent.base.diagnostic import Diagnostic, Stack
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.chip.spec import ChipSpec
-from nki_agent.isa.declaration import OFFSET_PARAMETER, OFFSET_SUFFIX, Call, Declaration, Kind
+from nki_agent.isa.declaration import (
+    LIST_KINDS,
+    OFFSET_PARAMETER,
+    OFFSET_SUFFIX,
+    Call,
+    Declaration,
+    Kind,
+)
 from nki_agent.isa.enums import Memory
 from nki_agent.isa.rules import check_call
 from nki_agent.isa.signature import SCALAR_PATTERN, Operand, Signature
@@ -156,7 +163,7 @@ def _require_signature(signature: Signature) -> None:
     plain = [p for p in found if p is not OFFSET_PARAMETER]
     good = found[: len(plain)] == plain
     places = [order.index(p.name) if p.name in order else -1 for p in plain]
-    single = [p for p in plain if p.kind is not Kind.INPUTS]
+    single = [p for p in plain if p.kind not in LIST_KINDS]
     good = good and places == sorted(places) and -1 not in places
     good = good and len({p.name for p in single}) == len(single)
     needed = {
@@ -208,6 +215,10 @@ def _is_kind(declaration: Declaration, name: str, value: object) -> bool:
             return value in parameter.choices._value2member_map_
         case Kind.AXES | Kind.INTS:
             return isinstance(value, tuple) and all(isinstance(v, int) for v in value)
+        case Kind.GROUPS:
+            return isinstance(value, tuple) and all(
+                isinstance(v, tuple) and all(type(n) is int for n in v) for v in value
+            )
         case Kind.AFFINE_PATTERN:
             pairs = isinstance(value, tuple) and all(isinstance(v, tuple) for v in value)
             return pairs and all(len(v) == len(("step", "count")) for v in value)  # type: ignore[attr-defined]
@@ -215,6 +226,7 @@ def _is_kind(declaration: Declaration, name: str, value: object) -> bool:
             Kind.OUTPUT
             | Kind.INPUT
             | Kind.INPUTS
+            | Kind.OUTPUTS
             | Kind.UPDATE
             | Kind.SCALAR
             | Kind.VALUE
@@ -585,5 +597,7 @@ def read_positions(signature: Signature) -> tuple[int, ...]:
     declaration = TABLE[signature.op]
     tensors = [o for o in signature.operands if not o.is_immediate]
     return tuple(
-        i for i, o in enumerate(tensors) if declaration.parameter(o.role).kind is not Kind.OUTPUT
+        i
+        for i, o in enumerate(tensors)
+        if declaration.parameter(o.role).kind not in (Kind.OUTPUT, Kind.OUTPUTS)
     )

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from nki_agent.isa.declaration import (
+    LIST_KINDS,
     OFFSET_SUFFIX,
     REQUIRED,
     Call,
@@ -132,7 +133,7 @@ def _key_part(parameter: Parameter) -> str:
     name = parameter.name
     if _is_plain(parameter):
         return f"{name}._form"
-    if parameter.kind is Kind.INPUTS:
+    if parameter.kind in LIST_KINDS:
         return f"list_key({name})"
     if parameter.is_tensor:
         return f"({name}._form if type({name}) is T else type({name}))"
@@ -161,7 +162,7 @@ def _binding_lines(declaration: Declaration) -> list[str]:
         if _is_plain(parameter):
             lines += [f"    ts.append({name}._tensor)", f"    os.append({name}._offset)"]
             continue
-        if parameter.kind is Kind.INPUTS:
+        if parameter.kind in LIST_KINDS:
             lines += [f"    ts.extend(v._tensor for v in {name})"]
             lines += [f"    os.extend(v._offset for v in {name})"]
             continue
@@ -192,7 +193,7 @@ class _Bound:
         """Bind one argument."""
         where = f"`{parameter.name}` of `nisa.{self.declaration.name}`"
         key: object = value
-        if parameter.kind is Kind.INPUTS:
+        if parameter.kind in LIST_KINDS:
             self._add_list(parameter, value, where)
             key = _list_key(value)
         elif parameter.kind in (Kind.REGISTER, Kind.WORD) and isinstance(value, VirtualRegister):
@@ -336,8 +337,8 @@ def _attribute(parameter: Parameter, value: object, where: str) -> AttributeValu
         case Kind.AXES | Kind.INTS:
             items = value if isinstance(value, tuple | list) else (value,)
             return tuple(_integer(v, where) for v in items)
-        case Kind.AFFINE_PATTERN:
-            return _affine_pattern(value, where)
+        case Kind.AFFINE_PATTERN | Kind.GROUPS:
+            return _nested(parameter.kind, value, where)
         case Kind.ENUM:
             return _enum(parameter, value, where)
         case Kind.TEXT:
@@ -346,6 +347,7 @@ def _attribute(parameter: Parameter, value: object, where: str) -> AttributeValu
             Kind.OUTPUT
             | Kind.INPUT
             | Kind.INPUTS
+            | Kind.OUTPUTS
             | Kind.UPDATE
             | Kind.SCALAR
             | Kind.VALUE
@@ -401,12 +403,17 @@ def _integer(value: object, where: str) -> int:
     return result
 
 
-def _affine_pattern(value: object, where: str) -> tuple[tuple[int, ...], ...]:
-    if not isinstance(value, list | tuple) or not all(
-        isinstance(p, list | tuple) and len(p) == len(("step", "count")) for p in value
-    ):
-        fail("NK308", where, got=_describe(value), limit="[[step, count], ...]")
-    return tuple(tuple(_integer(v, where) for v in pair) for pair in value)
+def _nested(kind: Kind, value: object, where: str) -> tuple[tuple[int, ...], ...]:
+    """Lists of ints as tuples; in a pattern each is a pair."""
+    limit = "[[step, count], ...]" if kind is Kind.AFFINE_PATTERN else "[[rank, ...], ...]"
+    lists = value if isinstance(value, list | tuple) else (None,)
+    for item in lists:
+        pair = kind is not Kind.AFFINE_PATTERN or (
+            isinstance(item, list | tuple) and len(item) == 2
+        )
+        if not isinstance(item, list | tuple) or not pair:
+            fail("NK308", where, got=_describe(value), limit=limit)
+    return tuple(tuple(_integer(v, where) for v in item) for item in lists)
 
 
 def _axes(axes: AttributeValue, operands: list[Operand]) -> AttributeValue:

@@ -39,6 +39,14 @@ class Kernel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Inline into the running trace, or launch on arrays."""
         if STATE.recorder is not None:
+            if self.lnc not in (1, STATE.recorder.launch.cores):
+                fail(
+                    "NK116",
+                    f"launch of kernel `{self.__name__}` inside another one",
+                    got=f"{self.lnc} cores",
+                    limit="the cores of the kernel that calls it",
+                    hint=f"call `{self.__name__}(...)`: it runs on the caller's cores",
+                )
             return self.function(*args, **kwargs)
         if RUNTIME.launcher is None:
             fail(
@@ -50,7 +58,7 @@ class Kernel:
         return RUNTIME.launcher(self, args, kwargs)
 
     def __getitem__(self, lnc: object) -> Kernel:
-        """`kernel[1]`: the same kernel on one core."""
+        """`kernel[2]`: the same kernel on two cores."""
         value = lnc[0] if isinstance(lnc, tuple) and len(lnc) == 1 else lnc
         if value not in LNC_CHOICES or isinstance(value, bool):
             fail(
@@ -60,9 +68,7 @@ class Kernel:
                 limit="1 or 2 (NKI only supports LNC 1 or 2)",
                 hint="write loops over tiles inside of the kernel",
             )
-        if value != 1:
-            fail("NK114", "a launch on 2 cores (LNC2) is not modelled", hint="use `kernel[1]`")
-        return self
+        return self if value == self.lnc else Kernel(self.function, lnc=int(str(value)))
 
 
 def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:

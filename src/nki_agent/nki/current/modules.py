@@ -15,6 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from nki_agent.isa.dtype import DType
+from nki_agent.isa.table import TABLE
 from nki_agent.nki.current import (
     chance,  # noqa: F401 - registers its functions
     control,
@@ -22,6 +23,7 @@ from nki_agent.nki.current import (
     values,
 )
 from nki_agent.nki.current.allocation import ISA, LANGUAGE
+from nki_agent.nki.current.collectives import COLLECTIVES
 from nki_agent.nki.current.emit import NkiInstruction, make_functions
 from nki_agent.nki.current.jit import Kernel, jit
 from nki_agent.nki.current.names import NOT_MODELLED
@@ -84,7 +86,7 @@ def _isa_names() -> dict[str, object]:
         "get_nc_sub_version": get_nc_sub_version,
         "constants": SimpleNamespace(**enums),
     }
-    instructions = {name: ISA[name] for name in ISA if name not in IN_LANGUAGE}
+    instructions = {n: ISA[n] for n in ISA if TABLE[n].page.startswith("nki.isa.")}
     return {**instructions, **enums, **deprecated, **others}
 
 
@@ -117,7 +119,7 @@ PUBLIC: dict[str, dict[str, object]] = {
     "nki.isa": _isa_names(),
     "nki.language": _language_names(),
     "nki.typing": {"tensor": _Annotation(), "mutable_tensor": _Annotation()},
-    "nki.collectives": {},
+    "nki.collectives": COLLECTIVES,
 }
 """What each module offers."""
 

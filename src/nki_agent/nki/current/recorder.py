@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -36,6 +38,8 @@ from nki_agent.program.records import (
     Program,
     Register,
     Result,
+    Scope,
+    ScopeKind,
     StaticValue,
     Tensor,
     walk,
@@ -257,8 +261,33 @@ class Recorder:
             self._constant_rows.append(Constant(key[0], dtype, key[2], data))
         return number
 
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Take back what is recorded inside the block, which opens and closes no body."""
+        nodes, numbers = len(self.body), (len(self.tensors), len(self._registers))
+        count = self.num_instructions
+        try:
+            yield
+        finally:
+            del self.body[nodes:]
+            del self.tensors[numbers[0] :]
+            del self._registers[numbers[1] :]
+            self.num_instructions = count
+
+    def so_far(self) -> Program:
+        """The Program of what is recorded until now, without results; no loop may be open."""
+        body = tuple(self.body)
+        for outer in reversed(self._outer):
+            body = (*outer, Scope(ScopeKind.NO_REORDER, 1, body))
+        return self._program((), (*map(tuple, self._bodies[:-1]), body))
+
     def finish(self, results: tuple[Result, ...]) -> Program:
         """The Program of everything recorded."""
+        return self._program(results, tuple(tuple(body) for body in self._bodies))
+
+    def _program(
+        self, results: tuple[Result, ...], bodies: tuple[tuple[Node, ...], ...]
+    ) -> Program:
         return Program(
             dialect=Dialect.CURRENT,
             target=self.target.value,
@@ -272,7 +301,7 @@ class Recorder:
             signatures=tuple(self._signatures),
             sites=tuple(self._sites),
             stacks=tuple(self._stacks),
-            bodies=tuple(tuple(body) for body in self._bodies),
+            bodies=bodies,
         )
 
 
@@ -280,6 +309,8 @@ class _State:
     """The recorder that calls go to; one trace at a time in a process."""
 
     recorder: Recorder | None = None
+    oracle: Callable[[object], np.ndarray | None] | None = None
+    """Gives a tile or a register its value, in the user's own process only."""
 
 
 STATE = _State()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from nki_agent.nki.current.recorder import fail
+from nki_agent.nki.current.recorder import STATE, fail
 
 
 class VirtualRegister:
@@ -52,5 +52,6 @@ class VirtualRegister:
         self._no_value("use as an index")
 
     def __repr__(self) -> str:
-        """Its name."""
-        return f"register{self.number}"
+        """Its name, and its value where it has one."""
+        found = None if STATE.oracle is None else STATE.oracle(self)
+        return f"register{self.number}" + ("" if found is None else f"={found.item()}")

@@ -6,10 +6,12 @@ operators) raises and says what to use.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import numpy as np
 
 from nki_agent.nki.current.layout import Layout
-from nki_agent.nki.current.recorder import fail
+from nki_agent.nki.current.recorder import STATE, fail
 
 
 class NkiTensor(Layout):
@@ -52,19 +54,23 @@ class NkiTensor(Layout):
         """Refused."""
         self._no_value("`in`")
 
-    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
-        """Refused."""
-        self._no_value("NumPy conversion")
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Refused, unless tiles have values (`nki-agent run --eager`)."""
+        found = None if STATE.oracle is None else STATE.oracle(self)
+        if found is None:
+            self._no_value("NumPy conversion")
+        return found if dtype is None else found.astype(dtype)
 
     def __array_ufunc__(self, *args: object, **kwargs: object) -> NoReturn:
         """Refused."""
         self._no_value("NumPy function")
 
     def __repr__(self) -> str:
-        """Name, shape, dtype and memory."""
-        return (
-            f"NkiTensor({self.name}, shape={self.shape}, dtype={self.dtype}, buffer={self.buffer})"
-        )
+        """Name, shape, dtype and memory, and the value where there is one."""
+        found = None if STATE.oracle is None else STATE.oracle(self)
+        value = "" if found is None else f"\n{found}"
+        what = f"{self.name}, shape={self.shape}, dtype={self.dtype}, buffer={self.buffer}"
+        return f"NkiTensor({what}){value}"
 
 
 def _operator(symbol: str, function: str):  # type: ignore[no-untyped-def]

@@ -29,7 +29,7 @@ from nki_agent.isa.enums import Memory
 from nki_agent.nki.current.allocation import whole_view
 from nki_agent.nki.current.jit import Kernel
 from nki_agent.nki.current.modules import installed
-from nki_agent.nki.current.recorder import STATE, Recorder
+from nki_agent.nki.current.recorder import STATE, Recorder, require_generation
 from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.program.records import (
     Access,
@@ -45,6 +45,8 @@ from nki_agent.program.stored import encode_reply
 
 ENTRY_NAME = "kernel"
 MODULE_NAME = "kernel_file"
+LNC_GENERATION = 3
+"""First generation whose logical cores may be two physical ones (NKI, "Logical Neuron Cores")."""
 
 
 class ArgumentSpec(msgspec.Struct, frozen=True, array_like=True):
@@ -106,7 +108,8 @@ def trace_function(
     kernel: Kernel, arguments: Sequence[ArgumentSpec], *, target: Target
 ) -> TraceReply:
     """Trace a kernel object that exists in this process (the user's own code)."""
-    return _answer(lambda: run_entry(kernel, arguments, target, Launch()), {})
+    launch = Launch() if kernel.lnc == 1 else Launch(grid=(kernel.lnc,), cores=kernel.lnc)
+    return _answer(lambda: run_entry(kernel, arguments, target, launch), {})
 
 
 def _answer(make: Callable[[], Program], files: Mapping[str, str]) -> TraceReply:
@@ -221,6 +224,8 @@ def run_entry(
     recorder = Recorder(target=target, kernel=kernel.__name__)
     recorder.launch = launch
     STATE.recorder = recorder
+    if launch.cores > 1:
+        require_generation("a launch on 2 cores (LNC2)", LNC_GENERATION)
     recorder.start_core(0)
     values = [_argument_value(recorder, spec) for spec in arguments]
     _require_signature(kernel, arguments)
