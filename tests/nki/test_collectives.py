@@ -62,7 +62,7 @@ def test_collective_is_recorded_and_valid(call: str) -> None:
         ("ncc.all_reduce([x], [s], group, nl.add)", "NK301", "one of them"),
         ("ncc.all_reduce([s, s], [s2, s2], group, nl.add)", "NK308", "SBUF"),
         ("ncc.all_reduce([x, x], [out], group, nl.add)", "NK308", "equal"),
-        ("ncc.all_gather([x], [out], group, 0)", "NK310", "256"),
+        ("ncc.all_gather([x], [out], group, 0)", "NK310", "8192"),
         ("ncc.all_gather([x], [wide], group, 1)", "NK308", "collective_dim"),
         ("ncc.reduce_scatter([x], [out], group, 0, nl.add)", "NK310", "4 ranks"),
         ("ncc.all_to_all([s], [s2], group, 0)", "NK301", "hbm"),
