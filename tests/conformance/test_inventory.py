@@ -1,4 +1,4 @@
-"""Every listed function of NKI is declared with its parameters, or known as not modelled; each has a test."""
+"""Every listed function of NKI has its declaration and a test, or is known as not modelled."""
 
 from __future__ import annotations
 
