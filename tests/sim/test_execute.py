@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from nki_agent.base.errors import KernelError
 from nki_agent.base.seeds import rng_for
@@ -10,7 +9,7 @@ from nki_agent.chip.spec import Target, load_chip
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Memory
 from nki_agent.isa.table import TABLE
-from nki_agent.program.records import Loop, LoopKind, Program
+from nki_agent.program.records import Program
 from nki_agent.sim.execute import RunResult, compile_program
 from nki_agent.sim.table import HANDLERS
 from tests.sim.build import Array, Builder, View
@@ -405,15 +404,6 @@ def refused(program: Program, memory_bytes_max: int = 2**30) -> tuple[str, str]:
     with pytest.raises(KernelError) as caught:
         compile_program(program, load_chip(Target.TRN2), memory_bytes_max=memory_bytes_max)
     return caught.value.diagnostic.code, caught.value.diagnostic.what
-
-
-def test_loops_on_registers_are_refused() -> None:
-    builder = Builder()
-    builder.store(builder.load("x", normal(2, 2)))
-    loop = Loop(LoopKind.FORI, 0, 0, 4, 1, None, tuple(builder.body), 0)
-    program = builder.program()
-    code, what = refused(replace(program, bodies=((loop,),)))
-    assert (code, "loops" in what) == ("NK114", True)
 
 
 def test_more_memory_than_there_is_gets_refused() -> None:

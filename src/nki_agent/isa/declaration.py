@@ -169,11 +169,12 @@ class Declaration:
 
     def parameter(self, name: str) -> Parameter:
         """The parameter of this name, or of an operand's role; KeyError if there is none."""
+        role = name.removesuffix(OFFSET_SUFFIX)
+        if role != name and self.parameter(role).is_tensor:
+            return OFFSET_PARAMETER
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
-            if name == f"{parameter.name}{OFFSET_SUFFIX}" and parameter.is_tensor:
-                return OFFSET_PARAMETER
             is_list = parameter.kind in LIST_KINDS and name.startswith(parameter.name)
             if is_list and name[len(parameter.name) :].isdecimal():
                 return parameter

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.isa.declaration import (
+    OFFSET_SUFFIX,
     Call,
     Declaration,
     Kind,
@@ -118,7 +119,9 @@ def _transpose_shape(call: Call) -> Iterator[Diagnostic]:
 
 
 def _sources(call: Call) -> Iterator[Diagnostic]:
-    dst, *sources = call.signature.operands
+    dst = call.get("dst")
+    operands = call.signature.operands[1:]
+    sources = [o for o in operands if not o.role.endswith(OFFSET_SUFFIX)]
     if not 1 <= len(sources) <= SOURCES_MAX:
         yield Diagnostic(
             code="NK308",

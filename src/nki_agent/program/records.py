@@ -276,6 +276,29 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.bodies) == 1 and all(isinstance(n, Instruction) for n in self.bodies[0])
 
 
+class MovedRows(msgspec.Struct, frozen=True, array_like=True):
+    """What one instruction's run-time indices came to, over all times that it ran.
+
+    `instruction` counts those of its core in program order, loop bodies once.
+    """
+
+    core: int
+    instruction: int
+    moved: int
+    skipped: int
+
+
+class Trips(msgspec.Struct, frozen=True, array_like=True):
+    """What a run found out about a Program: how often its loops go round, what its indices move.
+
+    `loops` has the iterations of each loop in all, by its number; `rows` each instruction that
+    moves rows by indices, in program order. Both are empty where nothing depends on a run.
+    """
+
+    loops: tuple[int, ...] = ()
+    rows: tuple[MovedRows, ...] = ()
+
+
 class TraceReply(msgspec.Struct, frozen=True, kw_only=True):
     """What a tracing process hands back: a Program, or what stopped it."""
 

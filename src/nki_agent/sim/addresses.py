@@ -18,17 +18,19 @@ from nki_agent.sim.usage import NEVER, Usage
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The partitions and bytes that a tensor takes, ends left out."""
+    """The partitions and bytes that a tensor takes, ends left out; each core has its own memory."""
 
+    core: int
     memory: Memory
     partitions: tuple[int, int]
     span: tuple[int, int]
 
     @staticmethod
-    def of(tensor: Tensor) -> _Box:
+    def of(tensor: Tensor, *, core: int) -> _Box:
         assert tensor.address is not None
         partition, byte = tensor.address
         return _Box(
+            core,
             tensor.memory,
             (partition, partition + tensor.partitions),
             (byte, byte + tensor.partition_bytes),
@@ -36,7 +38,8 @@ class _Box:
 
     def overlaps(self, other: _Box) -> bool:
         return (
-            self.memory is other.memory
+            self.core == other.core
+            and self.memory is other.memory
             and self.partitions[0] < other.partitions[1]
             and other.partitions[0] < self.partitions[1]
             and self.span[0] < other.span[1]
@@ -68,7 +71,12 @@ class _Groups:
 
 
 def share_addresses(
-    program: Program, usage: Usage, pool: Pool, *, begins_whole: Callable[[int], bool]
+    program: Program,
+    usage: Usage,
+    pool: Pool,
+    *,
+    begins_whole: Callable[[int], bool],
+    core_of: Callable[[int], int],
 ) -> dict[int, Place]:
     """Places of the tensors that share bytes with others; the others are not in the answer."""
     placed = [
@@ -81,7 +89,7 @@ def share_addresses(
     owners: dict[_Box, int] = {}
     neighbours: dict[_Box, list[_Box]] = {}
     for index in placed:
-        box = _Box.of(program.tensors[index])
+        box = _Box.of(program.tensors[index], core=core_of(usage.first[index]))
         if box not in neighbours:
             neighbours[box] = [other for other in neighbours if other.overlaps(box)]
             for other in neighbours[box]:
@@ -106,7 +114,7 @@ def share_addresses(
 
 
 def _share(program: Program, group: list[int], pool: Pool) -> dict[int, Place]:
-    boxes = {index: _Box.of(program.tensors[index]) for index in group}
+    boxes = {index: _Box.of(program.tensors[index], core=0) for index in group}
     top = min(box.partitions[0] for box in boxes.values())
     left = min(box.span[0] for box in boxes.values())
     row_bytes = max(box.span[1] for box in boxes.values()) - left

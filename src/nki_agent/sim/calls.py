@@ -1,4 +1,4 @@
-"""The calls that a Program comes down to, in order, and running them."""
+"""The calls that instructions come down to, in order, and running them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ class Checked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Functions and their arguments, in lists of one length; the prologue goes first."""
+    """Functions and their arguments, in lists of one length."""
 
-    prologue: list[Fill] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     args: list[Args] = field(default_factory=list)
     checked: list[Checked] = field(default_factory=list)
@@ -45,13 +44,11 @@ def run_all(calls: Iterable[Fill]) -> None:
 
 def run_plain(calls: Calls) -> None:
     """Run everything, without checks."""
-    run_all(calls.prologue)
     run_all(zip(calls.runs, calls.args, strict=True))
 
 
 def run_checked(calls: Calls) -> Iterator[tuple[int, Diagnostic]]:
     """Run everything with checks; yields what they find, with the stack of the instruction."""
-    run_all(calls.prologue)
     done = 0
     for start, num_calls, runs, args, stack in calls.checked:
         run_all(zip(calls.runs[done:start], calls.args[done:start], strict=True))

@@ -3,7 +3,6 @@
 Law: a run depends on the arrays that are passed in and on nothing else, no earlier run included;
 arrays are never modified. Values never depend on where a tensor is placed, but for tensors whose
 addresses the kernel gave.
-Not modelled: loops that a dialect keeps, run-time offsets, several cores: they raise NK114.
 """
 
 from __future__ import annotations
@@ -18,17 +17,20 @@ import numpy.typing as npt
 
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.chip.spec import ChipSpec
-from nki_agent.program.records import Program
+from nki_agent.program.records import Program, Trips
+from nki_agent.sim.blocks import count_calls
 from nki_agent.sim.border import load_port, take_port
-from nki_agent.sim.calls import run_checked, run_plain
+from nki_agent.sim.calls import run_all
 from nki_agent.sim.compiler import Compiler
+from nki_agent.sim.runner import STEPS_MAX, Runner
 
 Array = npt.NDArray[Any]
 
 MEMORY_BYTES_MAX = 16 * 2**30
 """Buffers that one execution may have."""
 FINDINGS_MAX = 20
-"""Warnings kept of one run."""
+"""Findings kept of one run."""
+NO_TRIPS = Trips()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,29 +42,32 @@ class RunResult:
     updated: Mapping[str, Array]
     """Arguments that instructions write, as they are in the end."""
     findings: tuple[Diagnostic, ...]
-    """Warnings about values; empty unless the run was checked."""
+    """Warnings about values, and errors in the order of two cores; empty unless checked."""
     printed: tuple[tuple[str, Array], ...] = ()
     """Prefix and tensor of each `nl.device_print`, in order."""
     num_unprinted: int = 0
     """Prints that are left out, since those before them fill the room that a run has."""
+    trips: Trips = NO_TRIPS
+    """How often the loops went round, and what run-time indices moved."""
 
 
 class Executable:
     """A compiled Program. One run at a time: its buffers are its own."""
 
-    def __init__(self, program: Program, compiler: Compiler) -> None:
+    def __init__(self, program: Program, compiler: Compiler, *, steps_max: int) -> None:
         """Take what the compiler made."""
         self._program = program
-        self._calls = compiler.calls
-        self._machine = compiler.machine
+        self._cores = compiler.cores
+        self._prologue = compiler.tenancy.prologue
+        self._steps_max = steps_max
         tenancy = compiler.tenancy
         self._inputs, self._results = tenancy.inputs, tenancy.results
         self._updated = tenancy.updated
 
     @property
     def num_calls(self) -> int:
-        """NumPy calls of one run."""
-        return len(self._calls.prologue) + len(self._calls.runs)
+        """Calls of one run in which each loop goes round once."""
+        return len(self._prologue) + sum(count_calls(core.block) for core in self._cores)
 
     def run(self, arrays: Mapping[str, Array], *, with_checks: bool = True) -> RunResult:
         """Execute on one set of arguments, by name.
@@ -72,38 +77,46 @@ class Executable:
 
         Raises:
             ValueError: an argument is missing, or has another shape or format than was traced.
+            KernelError: an index out of bounds, cores that wait for ever, a loop without an end, a
+                register that is read before it is written.
         """
         for port in self._inputs:
             load_port(port, arrays)
-        self._machine.reset()
-        findings: tuple[Diagnostic, ...] = ()
+        found: dict[tuple[str, int], Diagnostic] = {}
+
+        def report(stack: int, finding: Diagnostic) -> None:
+            if len(found) < FINDINGS_MAX:
+                found.setdefault((finding.code, stack), finding)
+
+        runner = Runner(
+            self._program,
+            self._cores,
+            report=report if with_checks else None,
+            steps_max=self._steps_max,
+        )
         with np.errstate(all="ignore"):
-            if with_checks and self._calls.checked:
-                findings = self._run_checked()
-            else:
-                run_plain(self._calls)
+            run_all(self._prologue)
+            runner.run()
         shapes = [result.shape for result in self._program.results]
         return RunResult(
             outputs=tuple(map(take_port, self._results, shapes)),
             updated={port.name: take_port(port, port.tensor.shape) for port in self._updated},
-            findings=findings,
-            printed=tuple(self._machine.printout.kept),
-            num_unprinted=self._machine.printout.num_dropped,
-        )
-
-    def _run_checked(self) -> tuple[Diagnostic, ...]:
-        first: dict[tuple[str, int], Diagnostic] = {}
-        for stack, found in run_checked(self._calls):
-            if len(first) < FINDINGS_MAX:
-                first.setdefault((found.code, stack), found)
-        return tuple(
-            msgspec.structs.replace(found, where=self._program.stack(stack))
-            for (_, stack), found in first.items()
+            findings=tuple(
+                msgspec.structs.replace(finding, where=self._program.stack(stack))
+                for (_, stack), finding in found.items()
+            ),
+            printed=tuple(p for core in self._cores for p in core.machine.printout.kept),
+            num_unprinted=sum(core.machine.printout.num_dropped for core in self._cores),
+            trips=runner.trips,
         )
 
 
 def compile_program(
-    program: Program, chip: ChipSpec, *, memory_bytes_max: int = MEMORY_BYTES_MAX
+    program: Program,
+    chip: ChipSpec,
+    *,
+    memory_bytes_max: int = MEMORY_BYTES_MAX,
+    steps_max: int = STEPS_MAX,
 ) -> Executable:
     """Compile a Program that `program.validate.check_program` accepts.
 
@@ -112,4 +125,4 @@ def compile_program(
     """
     compiler = Compiler(program, chip, memory_bytes_max=memory_bytes_max)
     compiler.compile()
-    return Executable(program, compiler)
+    return Executable(program, compiler, steps_max=steps_max)

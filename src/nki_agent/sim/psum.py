@@ -2,7 +2,8 @@
 
 `accumulate=None` overwrites an element that no matmul has written since its tensor was allocated,
 and adds to one that has been; False overwrites, True adds. Writes by other instructions do not
-count as a start. Offsets are known, so all of this is decided before any run.
+count as a start. Where offsets are known and no loop comes between allocation and write, all of
+this is decided before any run; else each run decides.
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ class StartedElements:
         self._bytes: Mask | None = None
         self._is_whole = False
         self._regions: set[tuple[int, int]] = set()
+
+    def clear(self) -> None:
+        """Forget all writes: the tensor is allocated anew."""
+        self._bytes = None
+        self._is_whole = False
+        self._regions.clear()
 
     def write(
         self, region: tuple[int, int], operand: Operand, *, accumulate: object

@@ -45,6 +45,7 @@ from nki_agent.sim.rounding import (
     round_float,
     round_integer,
 )
+from nki_agent.sim.sequencer import Sequencer
 from nki_agent.sim.storage import Layout, Scratch
 
 EXACT_INT_MAX = 2**24
@@ -56,8 +57,9 @@ WORD_BYTES = 4
 class Machine:
     """What all instructions of an execution share: temporaries, accumulators, what is printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, sequencer: Sequencer | None = None) -> None:
         """No memory yet."""
+        self.sequencer = Sequencer() if sequencer is None else sequencer
         self.scratch = Scratch()
         self.registers: dict[Engine, Array] = {}
         """One float32 for each lane of an engine that accumulates."""
@@ -68,6 +70,7 @@ class Machine:
     def reset(self) -> None:
         """Nothing is printed; what the registers hold is not known."""
         self.printout.clear()
+        self.sequencer.reset()
         for lanes in self.registers.values():
             lanes.fill(np.nan)
         for generator in self.generators.values():
@@ -84,10 +87,12 @@ class Site:
         known: Sequence[float | None],
         machine: Machine,
         write: Write = Write.FRESH,
+        registers: tuple[int, ...] = (),
     ) -> None:
         """Start with no steps."""
         self.call = call
         self.write = write
+        self.registers = registers
         tensors = [o for o in call.signature.operands if not o.is_immediate]
         numbers = [o for o in call.signature.operands if o.is_immediate]
         self._positions = {o.role: i for i, o in enumerate(tensors)}
@@ -191,6 +196,11 @@ class Site:
         """A hole for an immediate, converted."""
         self._numbers.append((self._number_positions[role], convert))
         return Hole(HoleKind.NUMBER, len(self._numbers) - 1)
+
+    @property
+    def sequencer(self) -> Sequencer:
+        """The core's registers; `registers` has the ids of those that the instruction names."""
+        return self._machine.sequencer
 
     @property
     def printout(self) -> Printout:

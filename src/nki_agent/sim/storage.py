@@ -124,6 +124,11 @@ class Pool:
         self._count += 1
         return Place(self._count, (layout_number, self._layouts[layout_number]), buffer, base)
 
+    def forget_free(self) -> None:
+        """Let no later allocation have a buffer that was given back before now."""
+        for free in self._free:
+            free.clear()
+
     def give(self, place: Place) -> None:
         """Let a later allocation have the buffer."""
         self._free[place.layout_number].append(place)

@@ -1,8 +1,9 @@
 """Which buffer each tensor has, and from when to when.
 
-Arguments, results, constants and tensors with shared addresses keep their buffers throughout. All
-others get one at their first instruction, which is filled with poison unless that instruction
-writes all of it, and hand it on after their last.
+Arguments, results, constants, tensors with shared addresses and those that both cores see keep
+their buffers throughout. All others get one at their first instruction, which is filled with poison
+unless that instruction writes all of it, and hand it on after their last; where that lies in a loop
+around which the tensor lives on, in front of the loop and behind it.
 """
 
 from __future__ import annotations
@@ -11,32 +12,29 @@ import numpy as np
 
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.base.errors import KernelError
-from nki_agent.program.records import Init, Instruction, Program
+from nki_agent.program.records import Init, Instruction, Program, Tensor
 from nki_agent.program.validate import written_arguments
 from nki_agent.sim.addresses import share_addresses
 from nki_agent.sim.border import Port, load_port
-from nki_agent.sim.calls import Calls, run_all
+from nki_agent.sim.calls import run_all
 from nki_agent.sim.forms import Form
-from nki_agent.sim.storage import Layout, Place, Pool
-from nki_agent.sim.usage import NEVER, Usage
+from nki_agent.sim.order import Order, Spans
+from nki_agent.sim.storage import Fill, Layout, Place, Pool
+from nki_agent.sim.usage import NEVER
 
 
 class Tenancy:
-    """Places of tensors while a Program is compiled; adds the calls that fill them."""
+    """Places of tensors while a Program is compiled, and the calls that fill them."""
 
     def __init__(
-        self,
-        program: Program,
-        body: list[Instruction],
-        usage: Usage,
-        calls: Calls,
-        memory_bytes_max: int,
+        self, program: Program, order: Order, spans: Spans, *, memory_bytes_max: int
     ) -> None:
         """No tensor has a place yet."""
         self._program = program
-        self._body = body
-        self._usage = usage
-        self._calls = calls
+        self._order = order
+        self._body = order.instructions
+        self._spans = spans
+        self._usage = spans.usage
         self._memory_bytes_max = memory_bytes_max
         self._pool = Pool()
         self._layout_numbers: dict[object, int] = {}
@@ -44,8 +42,10 @@ class Tenancy:
         self.places: list[Place | None] = [None] * len(program.tensors)
         self.numbers = [0] * len(program.tensors)
         """Number of each tensor's place; 0 while it has none."""
-        self.last = list(usage.last)
+        self.last = spans.last
         """The instruction after which each tensor's buffer is handed on."""
+        self.prologue: list[Fill] = []
+        """What fills buffers at the start of a run."""
         self.inputs: list[Port] = []
         self.results: list[Port] = []
         self.updated: list[Port] = []
@@ -57,6 +57,10 @@ class Tenancy:
         for index in results:
             self._settle_result(index)
         self._settle_constants(set(results))
+        for index in sorted(self._spans.shared):
+            if self.places[index] is None:
+                self._keep(index)
+                self.prologue.append(self._begin(index))
         self.results = [Port("", self._program.tensors[i], self._get(i)) for i in results]
         if any(tensor.address is not None for tensor in self._program.tensors):
             self._settle_addresses(forms)
@@ -84,13 +88,17 @@ class Tenancy:
         if self.places[index] is not None or init is Init.CONSTANT:
             return
         self._keep(index)
-        place = self._get(index)
-        begin = place.zero if init is Init.LAZY_ZERO else place.poison
-        if self._usage.is_read[index]:
-            self._calls.prologue.append(begin)
+        begin = self._begin(index)
+        if self._usage.is_read[index] or self._order.is_run_dependent:
+            self.prologue.append(begin)
         else:
             # What no instruction reads keeps its poison wherever nothing writes, run after run.
             run_all([begin])
+
+    def _begin(self, index: int) -> Fill:
+        place = self._get(index)
+        is_zero = self._program.tensors[index].init is Init.LAZY_ZERO
+        return place.zero if is_zero else place.poison
 
     def _settle_constants(self, results: set[int]) -> None:
         for index, tensor in enumerate(self._program.tensors):
@@ -102,32 +110,63 @@ class Tenancy:
             stored = np.frombuffer(constant.data, tensor.dtype.numpy_dtype).reshape(tensor.shape)
             # Loaded at each run: an instruction may write it.
             port = Port(constant.sha256, tensor, self._get(index))
-            self._calls.prologue.append((load_port, (port, {constant.sha256: stored})))
+            self.prologue.append((load_port, (port, {constant.sha256: stored})))
 
     def _settle_addresses(self, forms: list[Form]) -> None:
         def begins_whole(index: int) -> bool:
             node = self._body[self._usage.first[index]]
             return self._writes_whole(node, forms[node.signature], index)
 
-        shared = share_addresses(self._program, self._usage, self._pool, begins_whole=begins_whole)
+        shared = share_addresses(
+            self._program,
+            self._spans.widened or self._usage,
+            self._pool,
+            begins_whole=begins_whole,
+            core_of=self._order.core_of,
+        )
         buffers: dict[int, Place] = {}
         for index, place in shared.items():
             self._keep(index, place)
             buffers.setdefault(id(place.buffer), place)
-        self._calls.prologue.extend(place.poison for place in buffers.values())
+        self.prologue.extend(place.poison for place in buffers.values())
 
-    def open_new(self, node: Instruction, form: Form) -> None:
-        """Give places to those of the instruction's tensors that have none."""
+    def start_core(self) -> None:
+        """Let no tensor of the next core have a buffer of this one: they run side by side."""
+        self._pool.forget_free()
+
+    def open_new(self, node: Instruction, form: Form) -> list[Fill]:
+        """Give places to those of the instruction's tensors that have none; what fills them."""
+        fills = []
         for index in node.tensors:
             if self.numbers[index]:
                 continue
-            place = self._pool.take(self._layout_number(index))
-            self._require_memory(index)
-            self.places[index], self.numbers[index] = place, place.number
-            if self._program.tensors[index].init is Init.LAZY_ZERO:
-                self._calls.add(place.zero)
-            elif not self._writes_whole(node, form, index):
-                self._calls.add(place.poison)
+            fill = self._open(index)
+            is_zero = self._program.tensors[index].init is Init.LAZY_ZERO
+            if is_zero or not self._writes_whole(node, form, index):
+                fills.append(fill)
+        return fills
+
+    def open_before(self, loop: int) -> list[Fill]:
+        """Give places to the tensors that begin in front of a loop; what fills them."""
+        opened = self._spans.opens.get(loop, ())
+        return [self._open(index) for index in opened if not self.numbers[index]]
+
+    def close_behind(self, loop: int) -> list[int]:
+        """Hand on the buffers of the tensors that end with a loop, and say which they are."""
+        kept = len(self._body)
+        ended = [i for i in self._spans.closes.get(loop, ()) if self.last[i] != kept]
+        return [index for index in ended if self.close(index)]
+
+    def make_room(self, like: Place, tensor: Tensor) -> Place:
+        """A place of its own for a tensor that stands in for a part of another, laid out alike."""
+        layout = Layout(like.layout.dtype, tensor.partitions, tensor.partition_bytes)
+        return self._pool.make(self._pool.number_of(layout))
+
+    def _open(self, index: int) -> Fill:
+        place = self._pool.take(self._layout_number(index))
+        self._require_memory(index)
+        self.places[index], self.numbers[index] = place, place.number
+        return self._begin(index)
 
     def close(self, index: int) -> bool:
         """Hand the tensor's buffer on; False if that was done before."""
@@ -177,4 +216,6 @@ class Tenancy:
         if can is None:
             can = form.can_write_whole(position, self._program.tensors[index])
             self._can_write_whole[key] = can
-        return can and node.offsets[position] == 0 and node.tensors.count(index) == 1
+        if not can or (node.detail is not None and node.detail.dynamic):
+            return False
+        return node.offsets[position] == 0 and node.tensors.count(index) == 1

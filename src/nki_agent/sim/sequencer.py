@@ -1,0 +1,65 @@
+"""Registers of one core's sequencers, and the tiles that it exchanges with the other core.
+
+Law: a register holds 32 bits, read as a signed number; reading one before it is written is an error
+of the kernel (NK207).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.base.errors import KernelError
+from nki_agent.program.records import Register
+
+Array = npt.NDArray[Any]
+
+WORD_BITS = 32
+_HALF = 1 << (WORD_BITS - 1)
+_MASK = (1 << WORD_BITS) - 1
+
+
+def wrap(value: int) -> int:
+    """The signed number that the low 32 bits stand for."""
+    return ((value + _HALF) & _MASK) - _HALF
+
+
+class Sequencer:
+    """What a core's sequencers hold; registers go by their ids, tiles by their pipes."""
+
+    def __init__(self, registers: Sequence[Register] = ()) -> None:
+        """No register is written yet."""
+        self._registers = registers
+        self._values: dict[int, int] = {}
+        self.sent: dict[int, Array] = {}
+        self.received: dict[int, Array] = {}
+
+    def reset(self) -> None:
+        """Start over."""
+        self._values = {
+            n: r.initial for n, r in enumerate(self._registers) if r.initial is not None
+        }
+        self.sent.clear()
+        self.received.clear()
+
+    def get(self, number: int) -> int:
+        """The value of a register; KernelError if nothing was written to it."""
+        value = self._values.get(number)
+        if value is None:
+            raise KernelError(
+                Diagnostic(
+                    code="NK207",
+                    what=f"a register (`{self._registers[number].name}`) is read before it is"
+                    " written",
+                    hint="give it a value: `nisa.register_alloc(0)`, `nisa.register_move` or"
+                    " `nisa.register_load`",
+                )
+            )
+        return value
+
+    def set(self, number: int, value: int) -> None:
+        """Write the low 32 bits of a number to a register."""
+        self._values[number] = wrap(value)
