@@ -114,6 +114,26 @@ def test_kernel_that_is_not_right_has_its_stage_and_code(
     assert judged(judge, softmax, SOFTMAX).right
 
 
+PAST_THE_END = """
+out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+t = nl.load(x[0:100, :])
+nl.store(out[0:100, :], t)
+nl.store(out[100:200, :], t)
+def step(i):
+    nisa.dma_copy(dst=t[0:1, :], src=x.ap([[96, 1], [1, 96]], scalar_offset=i))
+nl.fori_loop(0, 201, step)
+return out
+"""
+
+
+def test_kernel_whose_run_ends_early_is_wrong(judge: Judge, softmax: Task) -> None:
+    verdict = judged(judge, softmax, body(PAST_THE_END))
+    assert verdict.stage is Stage.WRONG, [str(d) for d in verdict.diagnostics]
+    (finding,) = [d for d in verdict.diagnostics if d.code == "NK202"]
+    assert (finding.got, finding.limit) == ("200", "0 to 199")
+    assert verdict.trials == ()
+
+
 @pytest.mark.parametrize(
     "host",
     [

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import nki_agent
 from nki_agent.base.clock import Clock, SystemClock
-from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.base.errors import KernelError
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.check.source import check_source
@@ -55,7 +55,9 @@ class _Run:
 
     @property
     def right(self) -> bool:
-        return self.runs and all(t.right for t in self.trials)
+        """An error of a run counts even where its values are right: cores without a barrier."""
+        is_clean = all(f.severity is not Severity.ERROR for f in self.findings)
+        return self.runs and is_clean and all(t.right for t in self.trials)
 
 
 class Judge:
@@ -142,11 +144,16 @@ class Judge:
         trials: list[Trial] = []
         findings: list[Diagnostic] = []
         for trial in make_trials(task, root_seed, shapes=shapes.name)[:number]:
-            result, found = _run_trial(executable, task, trial, shapes)
+            try:
+                result, found = _run_trial(executable, task, trial, shapes)
+            except KernelError as error:
+                # It compiled, and its run ended early: an index out of bounds, cores that wait.
+                return _Run(tuple(trials), (*findings, error.diagnostic))
             trials.append(result)
             findings += [f for f in found if f not in findings]
-            if not result.right:
-                break
+            run = _Run(tuple(trials), tuple(findings))
+            if not run.right:
+                return run
         return _Run(tuple(trials), tuple(findings))
 
 
