@@ -19,7 +19,8 @@ import pytest
 from nki_agent.base.errors import KernelError
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.nki.current.modules import installed
-from nki_agent.runtime.launch import TARGET_VARIABLE, KernelWarning, launching
+from nki_agent.runtime.launch import KernelWarning, launching
+from nki_agent.runtime.settings import TARGET_VARIABLE
 from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge

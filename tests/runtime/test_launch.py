@@ -109,7 +109,6 @@ def test_kernel_fault_is_a_diagnostic_and_no_traceback(
         ("double(np.ones((3, 4)))", "float64"),
         ("double(np.ones((0, 4), np.float32))", "empty"),
         ("double[3](np.ones((3, 4), np.float32))", "NK116"),
-        ("nki.simulate(double[2])(np.ones((3, 4), np.float32))", "NK114"),
     ],
 )
 def test_call_that_no_kernel_can_take_says_so(

@@ -11,6 +11,8 @@ from nki_agent.cli.command import guard
 from nki_agent.cli.inputs import require_file
 from nki_agent.runtime.script import run_script
 
+EAGER_HELP = "Give tiles values while a kernel runs: for `print(tile)` and `breakpoint()`; slow."
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
@@ -20,11 +22,13 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGS]…", help="Arguments of the script.")
     ] = None,
+    *,
+    eager: Annotated[bool, typer.Option("--eager", help=EAGER_HELP)] = False,
 ) -> None:
     """Run a script that imports `nki`, on our simulator. Its exit code is passed on."""
-    guard(_run)(script, arguments or [])
+    guard(_run)(script, arguments or [], is_eager=eager)
 
 
-def _run(script: Path, arguments: list[str]) -> int:
+def _run(script: Path, arguments: list[str], *, is_eager: bool) -> int:
     require_file(script, what="script")
-    return run_script(script, arguments)
+    return run_script(script, arguments, is_eager=is_eager)

@@ -1,80 +1,128 @@
 """What happens when a kernel is called with arrays: trace, lay out memory, simulate, hand back.
 
-Law: each call traces anew, so a kernel that reads a changed global sees the change. Arguments that
-the kernel writes are updated in place, as on the device. A fault raises `KernelError`; a warning is
-a `KernelWarning`. Never used by `verify`: here kernel code and data share the user's own process.
+Law: a call uses an earlier trace only where `reuse` has a key for it, so a kernel that reads a
+changed global sees the change. Arguments that the kernel writes are updated in place, as on the
+device. A fault raises `KernelError`; a warning is a `KernelWarning`. Never used by `verify`: here
+kernel code and data share the user's own process.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
+import sys
+import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nki_agent.base.diagnostic import Diagnostic, Severity
-from nki_agent.base.errors import KernelError, UsageError
+from nki_agent.base.errors import KernelError
 from nki_agent.check.source import check_source
-from nki_agent.chip.spec import DEFAULT_TARGET, Target, find_target, load_chip
+from nki_agent.chip.spec import Target, load_chip
 from nki_agent.memory.placement import place_program
 from nki_agent.nki.current.jit import RUNTIME, Kernel
 from nki_agent.nki.current.tracing import ArgumentSpec, trace_function
 from nki_agent.program.records import Access, Program
 from nki_agent.program.validate import check_program
 from nki_agent.runtime.arrays import ArrayArgument, is_array, make_result, read_array
-from nki_agent.sim.execute import compile_program
+from nki_agent.runtime.eager import watching
+from nki_agent.runtime.reuse import Key, find_key, find_value_key
+from nki_agent.runtime.settings import Settings, read_settings
+from nki_agent.sim.execute import Executable, RunResult, compile_program
 
-TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
-"""The vendor's way to name the chip."""
 HOST_CODES = ("NK102", "NK107", "NK113", "NK903")
 """Findings about the file around a kernel, which here is the user's own program."""
+KEPT_MAX = 8
+"""Traces kept; each holds the buffers of an execution."""
 
 
 class KernelWarning(UserWarning):
     """A finding that does not stop a kernel."""
 
 
-def current_target() -> Target:
-    """The chip that calls are simulated for.
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A traced kernel that can run, and the warnings of getting there."""
 
-    Raises:
-        UsageError: The environment names an unknown one.
-    """
-    name = os.environ.get(TARGET_VARIABLE)
-    if not name:
-        return DEFAULT_TARGET
-    target = find_target(name)
-    if target is None:
-        known = ", ".join(Target)
-        raise UsageError(f"{TARGET_VARIABLE}={name} names no target", hint=f"choose one of {known}")
-    return target
+    executable: Executable
+    findings: tuple[Diagnostic, ...]
 
 
 @contextmanager
-def launching() -> Iterator[None]:
-    """Let kernels be called with arrays inside the block."""
+def launching(*, is_eager: bool = False) -> Iterator[None]:
+    """Let kernels be called with arrays inside the block.
+
+    With `is_eager`, tiles have values while a kernel runs, and every call traces anew.
+    """
     before = RUNTIME.launcher
-    RUNTIME.launcher = launch
+    RUNTIME.launcher = Launcher(is_eager=is_eager).launch
     try:
         yield
     finally:
         RUNTIME.launcher = before
 
 
-def launch(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a kernel on arrays; results come in the form of the arguments."""
-    target = current_target()
-    _report(_check_own_source(kernel, target))
-    arguments, specs = _bind(kernel, args, kwargs)
-    reply = trace_function(kernel, specs, target=target)
-    _report(reply.findings)
-    assert reply.program is not None
-    return _execute(reply.program, target, arguments)
+class Launcher:
+    """Calls kernels on arrays and keeps what it may use again."""
+
+    def __init__(self, *, is_eager: bool = False) -> None:
+        """Nothing is kept yet."""
+        self._is_eager = is_eager
+        self._kept: OrderedDict[Key, _Ready] = OrderedDict()
+        self._lock = threading.RLock()
+        self.num_traces = 0
+
+    def launch(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a kernel on arrays; results come in the form of the arguments."""
+        settings = read_settings()
+        arrays, specs = _bind(kernel, args, kwargs)
+        with self._lock:
+            ready = self._prepare(kernel, specs, arrays, settings)
+            _report(ready.findings)
+            values = {name: np.ascontiguousarray(a.values) for name, a in arrays.items()}
+            run = ready.executable.run(values)
+        _print(run)
+        _report(run.findings)
+        return _hand_back(run, arrays)
+
+    def _prepare(
+        self,
+        kernel: Kernel,
+        specs: Sequence[ArgumentSpec],
+        arrays: dict[str, ArrayArgument],
+        settings: Settings,
+    ) -> _Ready:
+        key = None if self._is_eager else _key(kernel, specs, settings)
+        ready = None if key is None else self._kept.get(key)
+        if ready is None:
+            self.num_traces += 1
+            with watching(arrays, settings, is_on=self._is_eager):
+                ready = _trace(kernel, specs, settings)
+        if key is not None:
+            self._kept[key] = ready
+            self._kept.move_to_end(key)
+            if len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+        return ready
+
+
+def _key(kernel: Kernel, specs: Sequence[ArgumentSpec], settings: Settings) -> Key | None:
+    code = find_key(kernel)
+    if code is None:
+        return None
+    arguments: list[object] = []
+    for spec in specs:
+        value = find_value_key(spec.value)
+        if value is None:
+            return None
+        arguments.append((spec.name, spec.shape, spec.dtype, value))
+    return (code, kernel.lnc, settings.target, settings.is_precise, tuple(arguments))
 
 
 def _bind(
@@ -95,18 +143,28 @@ def _bind(
     return arrays, specs
 
 
-def _execute(program: Program, target: Target, arguments: dict[str, ArrayArgument]) -> Any:
-    chip = load_chip(target)
-    _report(check_program(program, chip))
-    _report(place_program(program, chip)[1])
-    values = {name: np.ascontiguousarray(a.values) for name, a in arguments.items()}
-    run = compile_program(program, chip).run(values)
-    _report(run.findings)
-    for name, updated in run.updated.items():
-        arguments[name].values[...] = updated
-    as_torch = any(a.is_torch for a in arguments.values())
-    results = tuple(make_result(output, as_torch=as_torch) for output in run.outputs)
-    return results[0] if len(results) == 1 else results
+def _trace(kernel: Kernel, specs: Sequence[ArgumentSpec], settings: Settings) -> _Ready:
+    """Trace, check and compile; a fault raises."""
+    found = _require(_check_own_source(kernel, settings.target))
+    reply = trace_function(kernel, specs, target=settings.target)
+    found += _require(reply.findings)
+    assert reply.program is not None
+    executable, warned = _make_executable(reply.program, settings)
+    return _Ready(executable, (*found, *warned))
+
+
+def _make_executable(
+    program: Program, settings: Settings
+) -> tuple[Executable, tuple[Diagnostic, ...]]:
+    """Check a Program as the judge does and compile it.
+
+    Raises:
+        KernelError: It breaks a rule.
+    """
+    chip = load_chip(settings.target)
+    found = _require(check_program(program, chip))
+    found += _require(place_program(program, chip)[1])
+    return compile_program(program, chip, is_precise=settings.is_precise), found
 
 
 def _check_own_source(kernel: Kernel, target: Target) -> list[Diagnostic]:
@@ -129,9 +187,34 @@ def _check_own_source(kernel: Kernel, target: Target) -> list[Diagnostic]:
     ]
 
 
-def _report(findings: Iterable[Diagnostic]) -> None:
-    for finding in findings:
+def _hand_back(run: RunResult, arrays: dict[str, ArrayArgument]) -> Any:
+    """Update the caller's arrays, and give the results in the caller's form."""
+    for name, updated in run.updated.items():
+        arrays[name].values[...] = updated
+    as_torch = any(a.is_torch for a in arrays.values())
+    results = tuple(make_result(output, as_torch=as_torch) for output in run.outputs)
+    return results[0] if len(results) == 1 else results
+
+
+def _print(run: RunResult) -> None:
+    """What the kernel prints goes to the script's stdout."""
+    for prefix, array in run.printed:
+        print(prefix, array)  # noqa: T201 - the kernel's own words
+    if run.num_unprinted:
+        text = f"note: {run.num_unprinted} more prints of the kernel are left out"
+        print(text, file=sys.stderr)  # noqa: T201 - beside the script's own stderr
+
+
+def _require(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """The findings; the first error raises."""
+    found = tuple(findings)
+    for finding in found:
         if finding.severity is Severity.ERROR:
             raise KernelError(finding)
+    return found
+
+
+def _report(findings: Iterable[Diagnostic]) -> None:
+    for finding in _require(findings):
         if finding.severity is Severity.WARNING:
-            warnings.warn(str(finding), KernelWarning, stacklevel=3)
+            warnings.warn(str(finding), KernelWarning, stacklevel=4)

@@ -50,8 +50,10 @@ def load_port(port: Port, arrays: Mapping[str, Array]) -> None:
 
 def take_port(port: Port, shape: tuple[int, ...]) -> Array:
     """A new array of the tensor's contents, in its own format."""
-    wanted = port.tensor.dtype.numpy_dtype
-    if not port.place.layout.is_carried or wanted == FLOAT:
+    wanted, layout = port.tensor.dtype.numpy_dtype, port.place.layout
+    if layout.is_carried and not layout.is_precise:
+        return np.ndarray(shape, FLOAT, port.place.buffer).copy()
+    if not layout.is_carried or wanted == FLOAT:
         return np.ndarray(shape, wanted, port.place.buffer).copy()
     out = np.empty(shape, wanted)
     encode(np.ndarray(shape, FLOAT, port.place.buffer), port.tensor.dtype, out)

@@ -117,12 +117,17 @@ def compile_program(
     *,
     memory_bytes_max: int = MEMORY_BYTES_MAX,
     steps_max: int = STEPS_MAX,
+    is_precise: bool = True,
 ) -> Executable:
     """Compile a Program that `program.validate.check_program` accepts.
+
+    If not `is_precise`, bfloat16, float16 and 8-bit floats are kept as float32, and what goes out
+    in them is float32. Tensors that are seen as several dtypes keep their bytes and are rounded.
 
     Raises:
         KernelError: it holds something that is not modelled, or too much memory (NK114).
     """
     compiler = Compiler(program, chip, memory_bytes_max=memory_bytes_max)
+    compiler.tenancy.is_precise = is_precise
     compiler.compile()
     return Executable(program, compiler, steps_max=steps_max)

@@ -12,7 +12,7 @@ from nki_agent.base.errors import KernelError
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.movement import TRANSPOSE_AXES
 from nki_agent.sim.axes import find_common_shape, natural_shape
-from nki_agent.sim.plan import Array, Convert
+from nki_agent.sim.plan import Array, Convert, float_number
 from nki_agent.sim.rounding import round_values, saturate
 from nki_agent.sim.site import Site
 
@@ -75,8 +75,10 @@ def memset(site: Site) -> None:
     if dtype.is_packed:
         _clear_packed(site, dtype)
         return
-    value = site.number("value", carried_number(dtype))
-    if dtype.is_integer or site.layout("dst").is_carried:
+    layout = site.layout("dst")
+    is_rounded = dtype.is_integer or layout.is_precise or not layout.is_carried
+    value = site.number("value", carried_number(dtype) if is_rounded else float_number)
+    if dtype.is_integer or layout.is_carried:
         site.save("dst", value, shape, site.stored_dtype("dst"))
         return
     filled = site.scratch(shape)

@@ -17,7 +17,8 @@ def device_print(site: Site) -> None:
     operand = site.operand("tensor")
     stored = site.load("tensor", operand.shape, site.stored_dtype("tensor"))
     prefix = site.name("print_prefix")
-    if site.layout("tensor").is_carried:
+    layout = site.layout("tensor")
+    if layout.is_carried and layout.is_precise:
         site.step(_keep_carried, site.printout, prefix, operand.dtype, stored)
     else:
         site.step(_keep, site.printout, prefix, stored)

@@ -320,7 +320,7 @@ class Site:
             self._store_integer(role, values, shape)
         elif not self.layout(role).is_carried:
             self._store_bytes(role, values, shape)
-        elif is_exact:
+        elif is_exact or not self.layout(role).is_precise:
             self.save(role, values, shape, FLOAT)
         else:
             self._store_carried(role, values, shape)

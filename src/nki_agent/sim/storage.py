@@ -41,6 +41,8 @@ class Layout:
     dtype: DType | None
     partitions: int
     partition_bytes: int
+    is_precise: bool = True
+    """Whether carried floats are rounded to their format."""
 
     @property
     def widening(self) -> int:

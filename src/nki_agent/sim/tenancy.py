@@ -8,6 +8,8 @@ around which the tensor lives on, in front of the loop and behind it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from nki_agent.base.diagnostic import Diagnostic
@@ -37,6 +39,7 @@ class Tenancy:
         self._usage = spans.usage
         self._memory_bytes_max = memory_bytes_max
         self._pool = Pool()
+        self._rooms: dict[tuple[int, int], Place] = {}
         self._layout_numbers: dict[object, int] = {}
         self._can_write_whole: dict[tuple[int, int, int], bool] = {}
         self.places: list[Place | None] = [None] * len(program.tensors)
@@ -46,6 +49,8 @@ class Tenancy:
         """The instruction after which each tensor's buffer is handed on."""
         self.prologue: list[Fill] = []
         """What fills buffers at the start of a run."""
+        self.is_precise = True
+        """Whether low-precision floats are rounded; set before anything is placed."""
         self.inputs: list[Port] = []
         self.results: list[Port] = []
         self.updated: list[Port] = []
@@ -157,10 +162,22 @@ class Tenancy:
         ended = [i for i in self._spans.closes.get(loop, ()) if self.last[i] != kept]
         return [index for index in ended if self.close(index)]
 
-    def make_room(self, like: Place, tensor: Tensor) -> Place:
-        """A place of its own for a tensor that stands in for a part of another, laid out alike."""
-        layout = Layout(like.layout.dtype, tensor.partitions, tensor.partition_bytes)
-        return self._pool.make(self._pool.number_of(layout))
+    def make_room(self, index: int, part: Tensor, ordinal: int) -> Place:
+        """A place for what stands in for a part of a tensor while one instruction runs.
+
+        Instructions share such places; one that needs several numbers them.
+        """
+        layout = replace(
+            self._get(index).layout,
+            partitions=part.partitions,
+            partition_bytes=part.partition_bytes,
+        )
+        number = self._pool.number_of(layout)
+        place = self._rooms.get((number, ordinal))
+        if place is None:
+            place = self._rooms[number, ordinal] = self._pool.make(number)
+            self._require_memory(index)
+        return place
 
     def _open(self, index: int) -> Fill:
         place = self._pool.take(self._layout_number(index))
@@ -190,7 +207,8 @@ class Tenancy:
         key = (dtype, tensor.memory, tensor.shape, tensor.dtype)
         number = self._layout_numbers.get(key)
         if number is None:
-            layout = Layout(dtype, tensor.partitions, tensor.partition_bytes)
+            sizes = (tensor.partitions, tensor.partition_bytes)
+            layout = Layout(dtype, *sizes, self.is_precise)
             number = self._layout_numbers[key] = self._pool.number_of(layout)
         return number
 

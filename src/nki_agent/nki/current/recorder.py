@@ -7,10 +7,10 @@ another.
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -261,18 +261,13 @@ class Recorder:
             self._constant_rows.append(Constant(key[0], dtype, key[2], data))
         return number
 
-    @contextmanager
-    def trying(self) -> Iterator[None]:
-        """Take back what is recorded inside the block, which opens and closes no body."""
-        nodes, numbers = len(self.body), (len(self.tensors), len(self._registers))
-        count = self.num_instructions
-        try:
-            yield
-        finally:
-            del self.body[nodes:]
-            del self.tensors[numbers[0] :]
-            del self._registers[numbers[1] :]
-            self.num_instructions = count
+    def fork(self) -> Recorder:
+        """A recorder that goes on from here on its own."""
+        twin = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict):
+                setattr(twin, name, value.copy())
+        return twin
 
     def so_far(self) -> Program:
         """The Program of what is recorded until now, without results; no loop may be open."""
