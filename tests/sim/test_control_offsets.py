@@ -166,6 +166,21 @@ def test_all_rows_may_be_skipped() -> None:
     assert result.trips.rows == (MovedRows(0, 2, 0, 2),)
 
 
+def test_gathers_share_their_temporaries() -> None:
+    text = """
+out = nl.ndarray((4, 4096), dtype=nl.float32, buffer=nl.shared_hbm)
+rows = nl.load(n)
+tile = nl.ndarray((4, 4096), dtype=nl.float32)
+for _ in range(40):
+    nisa.dma_copy(dst=tile, src=x.vector_select(0, rows))
+nisa.dma_copy(dst=out, src=tile)
+return out
+"""
+    arrays = {"x": normal(4, 4096), "n": column(3, 2, 1, 0)}
+    executable = compiled(text, arrays, memory_bytes_max=400_000)
+    assert executable.run(arrays).outputs[0].tolist() == arrays["x"][::-1].tolist()
+
+
 SCATTER = """
 out = nl.ndarray((8, 6), dtype=nl.{dtype}, buffer=nl.shared_hbm)
 full = nl.ndarray((8, 6), dtype=nl.{dtype})

@@ -22,6 +22,7 @@ def compiled(
     cores: int = 1,
     target: Target = Target.TRN2,
     steps_max: int = 1_000_000,
+    memory_bytes_max: int = 2**30,
 ) -> Executable:
     """An Executable of the kernel with this body."""
     specs = []
@@ -35,7 +36,7 @@ def compiled(
     program, chip = traced(source, specs, target=target), load_chip(target)
     findings = check_program(program, chip)
     assert findings == [], [str(f) for f in findings]
-    return compile_program(program, chip, steps_max=steps_max)
+    return compile_program(program, chip, steps_max=steps_max, memory_bytes_max=memory_bytes_max)
 
 
 def run_kernel(

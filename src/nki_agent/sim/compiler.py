@@ -29,7 +29,7 @@ from nki_agent.sim.calls import Calls, Checked
 from nki_agent.sim.forms import Form
 from nki_agent.sim.meeting import MEETINGS, add_meeting
 from nki_agent.sim.moves import MovingParts, make_moving
-from nki_agent.sim.moving import Binder, Moving, Offsets, keep_bounds
+from nki_agent.sim.moving import Binder, BoundForms, Moving, Offsets
 from nki_agent.sim.order import find_order, find_spans
 from nki_agent.sim.plan import Bound, Plan, refuse
 from nki_agent.sim.psum import Mask, StartedElements, Write
@@ -111,6 +111,7 @@ class _CoreCompiler:
         self._machine = Machine(Sequencer(shared.program.registers))
         self._watch = Watch(number, shared.spans.shared)
         self._moving: dict[int, Moving] = {}
+        self._bound_forms = BoundForms()
         self._parts = MovingParts(
             program=shared.program,
             sequencer=self._machine.sequencer,
@@ -279,7 +280,9 @@ class _CoreCompiler:
             if form.is_matmul:
                 return self._make_matmul_binder(node, call, places, kind)
             plan = self._find_plan(node, call, places, Write.FRESH, kind)
-            return keep_bounds(lambda offsets: plan.bind(places, offsets, node.immediates))
+            return self._bound_forms.remember(
+                lambda offsets: plan.bind(places, offsets, node.immediates)
+            )
 
         try:
             moving = make_moving(node, form, self._places(node), self._parts, make_binder)

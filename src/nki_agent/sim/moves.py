@@ -46,7 +46,7 @@ class MovingParts:
 
     program: Program
     sequencer: Sequencer
-    make_room: Callable[[Place, Tensor], Place]
+    make_room: Callable[[int, Tensor, int], Place]
     watch: Watch
     """Of accesses to tensors that both cores see."""
 
@@ -125,7 +125,8 @@ class _Draft:
         memory = operand.memory
         assert memory is not None
         room = Tensor("", memory, counts, operand.dtype, staged.target.tensor.init, 0)
-        place = self.parts.make_room(staged.target.place, room)
+        index = self.node.tensors[position]
+        place = self.parts.make_room(index, room, len(self.staged))
         staged.set_place(place)
         self.places[position], self.offsets[position] = place, 0
         self.operands[operand.role] = Operand(

@@ -19,23 +19,32 @@ from nki_agent.sim.plan import Bound
 
 Offsets = tuple[int, ...]
 Binder = Callable[[Offsets], Bound]
-BOUNDS_MAX = 1024
-"""Bound forms kept of one instruction."""
+BOUNDS_MAX = 100_000
+"""Bound forms kept of all instructions of a core."""
 
 
-def keep_bounds(bind: Binder) -> Binder:
-    """The same, remembering what was bound."""
-    known: dict[Offsets, Bound] = {}
+class BoundForms:
+    """What instructions were bound to before, by their offsets."""
 
-    def find(offsets: Offsets) -> Bound:
-        bound = known.get(offsets)
-        if bound is None:
-            if len(known) >= BOUNDS_MAX:
-                known.clear()
-            bound = known[offsets] = bind(offsets)
-        return bound
+    def __init__(self) -> None:
+        """None yet."""
+        self._known: dict[tuple[int, Offsets], Bound] = {}
+        self._count = 0
 
-    return find
+    def remember(self, bind: Binder) -> Binder:
+        """The same binder, looking here first."""
+        known, number = self._known, self._count
+        self._count += 1
+
+        def find(offsets: Offsets) -> Bound:
+            bound = known.get((number, offsets))
+            if bound is None:
+                if len(known) >= BOUNDS_MAX:
+                    known.clear()
+                bound = known[number, offsets] = bind(offsets)
+            return bound
+
+        return find
 
 
 class Moving:
