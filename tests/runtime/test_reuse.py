@@ -99,12 +99,16 @@ def test_environment_is_in_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "json.dumps(1)",
         "globals()",
         "kernel.note",
+        "np.load(PATH)",
+        "read(PATH)",
+        "draw()",
     ],
 )
 def test_code_whose_effect_no_key_can_hold_is_traced_each_time(tmp_path: Path, line: str) -> None:
     text = KERNEL + (
         "import json\nclass Thing:\n    x = 1\n    def method(self):\n        return SCALE\n"
-        "THING = Thing()\nkernel.note = 1\n"
+        "THING = Thing()\nkernel.note = 1\nPATH = sys.argv[0] + '.npy'\n"
+        "np.save(PATH, x)\nfrom numpy import load as read\nfrom numpy.random import rand as draw\n"
         f"def helper(t):\n    {line}\n"
         "assert traces(call, call) == 2\n"
     )

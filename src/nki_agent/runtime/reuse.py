@@ -14,6 +14,7 @@ import dis
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -49,6 +50,8 @@ IMPURE = frozenset(
     }
 )
 """Names in code whose effect or value a key cannot hold; `random` is NumPy's."""
+NUMPY_FILES = frozenset({"fromfile", "genfromtxt", "load", "loadtxt", "memmap"})
+"""What NumPy reads files with; `nl.load` is no such thing."""
 ELEMS_MAX = 10_000
 """Elements of containers that a key may hold."""
 ARRAY_BYTES_MAX = 2**20
@@ -72,17 +75,22 @@ class _Facts:
     """What a code object, with those nested in it, can look up."""
 
     names: tuple[str, ...]
+    file_roots: frozenset[str]
+    """Names whose attribute `load`, or another of `NUMPY_FILES`, is taken."""
     is_impure: bool
 
 
 @functools.lru_cache(maxsize=512)
 def _facts_of(code: CodeType) -> _Facts:
     names: dict[str, None] = {}
+    roots: set[str] = set()
     impure = False
     for nested in _codes(code):
         names.update(dict.fromkeys(nested.co_names))
-        impure |= any(i.opname == "IMPORT_NAME" for i in dis.get_instructions(nested))
-    return _Facts(tuple(names), impure or not IMPURE.isdisjoint(names))
+        steps = list(dis.get_instructions(nested))
+        impure |= any(step.opname == "IMPORT_NAME" for step in steps)
+        roots.update(str(a.argval) for a, b in pairwise(steps) if b.argval in NUMPY_FILES)
+    return _Facts(tuple(names), frozenset(roots), impure or not IMPURE.isdisjoint(names))
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -125,6 +133,8 @@ class _Reader:
         self._functions[id(function)] = len(self._functions)
         facts = _facts_of(function.__code__)
         if facts.is_impure or vars(function):
+            raise _NoKeyError
+        if any(_reads_files(function.__globals__.get(root)) for root in facts.file_roots):
             raise _NoKeyError
         # Two equal codes that differ in their lines make different messages.
         yield ("function", function.__code__, function.__code__.co_filename)
@@ -179,6 +189,8 @@ class _Reader:
         elif isinstance(value, np.ndarray | np.generic | np.dtype):
             yield from _read_numpy(value)
         elif isinstance(value, FIXED_KINDS) and _is_fixed(value.__module__):
+            if value.__name__ in NUMPY_FILES:
+                raise _NoKeyError
             yield ("object", value.__module__, value.__qualname__)
         elif isinstance(value, np.ufunc):
             yield ("ufunc", value.__name__)
@@ -198,6 +210,10 @@ def _is_fixed(module: str | None) -> bool:
     if module is None or module.startswith("numpy.random"):
         return False
     return module.partition(".")[0] in FIXED_MODULES
+
+
+def _reads_files(root: object) -> bool:
+    return isinstance(root, ModuleType) and root.__name__.partition(".")[0] == "numpy"
 
 
 def _read_module(module: ModuleType) -> Iterator[object]:
