@@ -196,3 +196,33 @@ def test_cores_that_allocate_different_shared_tensors_are_refused() -> None:
     )
     finding = refused(kernel(text) + "\ngrid = (2,)\n", ARGUMENTS)
     assert finding.code == "NK116"
+
+
+def test_gather_may_name_more_rows_than_the_table_has() -> None:
+    text = """
+rows = nl.ndarray((128, 1), dtype=nl.int32)
+nisa.dma_copy(dst=rows, src=index)
+tile = nl.ndarray((128, 32), dtype=nl.float32)
+nisa.dma_copy(dst=tile, src=x.ap([[32, 128], [1, 32]], vector_offset=rows))
+nisa.dma_copy(dst=tile, src=x.vector_select(0, rows))
+"""
+    assert check_program(traced(kernel(text), ARGUMENTS), CHIP) == []
+
+
+def test_offsets_that_move_themselves_are_refused() -> None:
+    text = """
+rows = nl.ndarray((32, 4), dtype=nl.int32)
+moving = rows.select(1, nisa.register_alloc(1))
+tile = nl.ndarray((32, 32), dtype=nl.float32)
+nisa.dma_copy(dst=tile, src=x.ap([[32, 32], [1, 32]], vector_offset=moving))
+"""
+    assert refused(kernel(text), ARGUMENTS).code == "NK210"
+
+
+def test_indirect_axis_is_not_sliced() -> None:
+    text = """
+rows = nl.ndarray((32, 4), dtype=nl.uint16)
+tile = nl.ndarray((32, 32), dtype=nl.float32)
+tile.indirect(rows)[:, 2:6]
+"""
+    assert refused(kernel(text), ARGUMENTS, target=Target.TRN3).code == "NK210"

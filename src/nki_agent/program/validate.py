@@ -26,7 +26,7 @@ from nki_agent.isa.declaration import (
 )
 from nki_agent.isa.enums import Memory
 from nki_agent.isa.rules import check_call
-from nki_agent.isa.signature import SCALAR_PATTERN, Operand, Signature
+from nki_agent.isa.signature import SCALAR_PATTERN, Operand, Pattern, Signature
 from nki_agent.isa.table import TABLE
 from nki_agent.program.records import (
     Access,
@@ -451,12 +451,28 @@ class _OperandColumns:
         flat = list(chain.from_iterable(operands))
         count = np.array([len(o) for o in operands], np.int64)
         self.spans = (np.cumsum(count) - count, count)
-        extents = [o.pattern.extent for o in flat]
+        extents = [extent for s in program.signatures for extent in _extents(s)]
         self.itemsize = np.array([o.dtype.itemsize for o in flat], np.int64)
         self.low = np.array([low for low, _ in extents], np.int64)
         self.high = np.array([high for _, high in extents], np.int64) + self.itemsize
         self.memory = np.array([_MEMORY_NUMBER[o.memory] for o in flat if o.memory], np.int64)
         self.partition_end = np.array([_partition_end(o) for o in flat], np.int64)
+
+
+def _extents(signature: Signature) -> Iterator[tuple[int, int]]:
+    """Lowest and highest byte of each tensor operand.
+
+    What a list of indices names is left out: rows in HBM, elements of a partition on chip.
+    """
+    for operand in signature.operands:
+        if operand.is_immediate:
+            continue
+        offset = signature.find(f"{operand.role}{OFFSET_SUFFIX}")
+        pattern = operand.pattern
+        if offset is not None and offset.pattern.partitions > 1:
+            is_hbm = pattern.partition is None
+            pattern = Pattern(pattern.partition, pattern.free[1:] if is_hbm else ())
+        yield pattern.extent
 
 
 class _TensorColumns:

@@ -257,6 +257,10 @@ class _Bound:
                 register = move.source.number
             else:
                 role = [o for o in self.operands if not o.is_immediate][position].role
+                if move.source.is_indirect():
+                    what = f"tile of offsets of `{role}` of `nisa.{self.declaration.name}`"
+                    hint = "copy the offsets to a tile of their own first"
+                    fail("NK210", what, got="a view that moves at run time itself", hint=hint)
                 self._add_tensor(f"{role}{OFFSET_SUFFIX}", move.source)
             mode = OobMode(str(oob))
             dynamic.append(Dynamic(position, move.kind, register, move.stride_bytes, mode))

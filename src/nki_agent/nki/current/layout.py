@@ -295,11 +295,13 @@ class Layout(View):
             strides[0] = 1
         shape = tuple(n for _, n in pairs)
         view = type(self)(self._storage, dtype, shape, tuple(strides), byte_offset, start, move)
-        view._require_inside(pairs)
+        rows_move = move is not None and move.kind is DynamicKind.VECTOR
+        view._require_inside(pairs, skip_rows=rows_move)
         return view
 
-    def _require_inside(self, pairs: list[list[int]]) -> None:
-        skip = 1 if self._on_chip else 0
+    def _require_inside(self, pairs: list[list[int]], *, skip_rows: bool) -> None:
+        """Refuse a pattern that leaves its storage; named rows are checked at run time."""
+        skip = 1 if self._on_chip or skip_rows else 0
         spans = [s * (n - 1) for s, n in zip(self._strides[skip:], self.shape[skip:], strict=True)]
         low = self._offset + sum(min(0, s) for s in spans)
         high = self._offset + sum(max(0, s) for s in spans) + self.dtype.itemsize

@@ -235,7 +235,9 @@ class View:
 
     def _require_whole(self, dim: int, *, count: int, drop: bool) -> None:
         """The axis that run-time indices address stays whole."""
-        if dim == 0 and (drop or count != self.shape[0]):
+        assert self._dynamic is not None
+        indirect = 1 if self._dynamic.kind is DynamicKind.INDIRECT else 0
+        if dim == indirect and (drop or count != self.shape[dim]):
             fail(
                 "NK210",
                 f"slice of the indirect dimension of `{self.name}`",
