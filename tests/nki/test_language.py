@@ -28,7 +28,7 @@ ERF = np.vectorize(erf, otypes=[np.float64])
 
 
 def sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
+    return np.reciprocal(1 + np.exp(-x))
 
 
 def normal(x: Array) -> Array:
@@ -36,7 +36,7 @@ def normal(x: Array) -> Array:
 
 
 def phi(x: Array) -> Array:
-    return 0.5 * (1 + ERF(x / sqrt(2)))
+    return np.asarray(0.5 * (1 + ERF(x / sqrt(2))))
 
 
 def softplus(x: Array) -> Array:
@@ -78,7 +78,15 @@ UNARY: dict[str, tuple[Callable[[Array], Array], Array]] = {
     "arctan": (np.arctan, SMALL),
     "logical_not": (lambda x: (x == 0).astype(np.float32), BITS),
 }
-UNARY_CALLS = ["nl.abs", "nl.square", "nl.negative", "nl.sign", "nl.reciprocal", "nl.copy", "nl.exp", "nl.log", "nl.sqrt", "nl.rsqrt", "nl.tanh", "nl.sigmoid", "nl.relu", "nl.gelu", "nl.gelu_dx", "nl.gelu_apprx_sigmoid", "nl.gelu_apprx_sigmoid_dx", "nl.gelu_apprx_tanh", "nl.silu", "nl.silu_dx", "nl.softplus", "nl.mish", "nl.erf", "nl.erf_dx", "nl.sin", "nl.arctan", "nl.logical_not"]
+# fmt: off
+UNARY_CALLS = [
+    "nl.abs", "nl.square", "nl.negative", "nl.sign", "nl.reciprocal", "nl.copy", "nl.exp",
+    "nl.log", "nl.sqrt", "nl.rsqrt", "nl.tanh", "nl.sigmoid", "nl.relu", "nl.gelu",
+    "nl.gelu_dx", "nl.gelu_apprx_sigmoid", "nl.gelu_apprx_sigmoid_dx", "nl.gelu_apprx_tanh",
+    "nl.silu", "nl.silu_dx", "nl.softplus", "nl.mish", "nl.erf", "nl.erf_dx", "nl.sin",
+    "nl.arctan", "nl.logical_not",
+]
+# fmt: on
 
 BINARY: dict[str, tuple[Callable[[Array, Array], Array], Array, Array]] = {
     "add": (np.add, REAL, OTHER),
@@ -102,7 +110,14 @@ BINARY: dict[str, tuple[Callable[[Array, Array], Array], Array, Array]] = {
     "left_shift": (np.left_shift, WORDS, SHIFTS),
     "right_shift": (np.right_shift, WORDS, SHIFTS),
 }
-BINARY_CALLS = ["nl.add", "nl.subtract", "nl.multiply", "nl.maximum", "nl.minimum", "nl.power", "nl.equal", "nl.not_equal", "nl.less", "nl.less_equal", "nl.greater", "nl.greater_equal", "nl.logical_and", "nl.logical_or", "nl.logical_xor", "nl.bitwise_and", "nl.bitwise_or", "nl.bitwise_xor", "nl.left_shift", "nl.right_shift"]
+# fmt: off
+BINARY_CALLS = [
+    "nl.add", "nl.subtract", "nl.multiply", "nl.maximum", "nl.minimum", "nl.power",
+    "nl.equal", "nl.not_equal", "nl.less", "nl.less_equal", "nl.greater",
+    "nl.greater_equal", "nl.logical_and", "nl.logical_or", "nl.logical_xor",
+    "nl.bitwise_and", "nl.bitwise_or", "nl.bitwise_xor", "nl.left_shift", "nl.right_shift",
+]
+# fmt: on
 
 
 def one_tile(call: str, *, shape: str = "v.shape", dtype: str = "v.dtype") -> str:
@@ -204,7 +219,8 @@ def test_ranges_are_those_of_python() -> None:
         "assert nl.is_sbuf(nl.sbuf) and nl.is_psum(nl.psum) and nl.is_hbm(nl.hbm)\n"
         "assert nl.is_on_chip(nl.psum) and not nl.is_on_chip(nl.shared_hbm)\n"
         "t = nl.empty_like(nl.load(x))\nnisa.memset(dst=t, value=1.0)\n"
-        "out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\nnl.store(out, t)\nreturn out"
+        "out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+        "nl.store(out, t)\nreturn out"
     )
     assert run_kernel(body(text), x=REAL).sum() == REAL.size
 
@@ -215,6 +231,7 @@ def test_shared_constant_and_identity_are_data_of_the_program() -> None:
         "i = nl.shared_identity_matrix(4, dtype=nl.float32)\n"
         "t = nl.ndarray((4, 4), dtype=nl.float32)\n"
         "nisa.tensor_scalar(dst=t, data=i, op0=nl.multiply, operand0=c)\n"
-        "out = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm)\nnl.store(out, t)\nreturn out"
+        "out = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm)\n"
+        "nl.store(out, t)\nreturn out"
     )
     np.testing.assert_array_equal(run_kernel(body(text), x=REAL), np.diag(np.arange(4.0)))
