@@ -24,11 +24,11 @@ WORDS = RNG.integers(0, 1 << 16, (4, 48)).astype(np.int32)
 SHIFTS = RNG.integers(0, 12, (4, 48)).astype(np.int32)
 BITS = RNG.integers(0, 2, (4, 48)).astype(np.float32)
 
-ERF = np.vectorize(erf, otypes=[np.float64])
+ERF: Callable[[Array], Array] = np.vectorize(erf, otypes=[np.float64])
 
 
 def sigmoid(x: Array) -> Array:
-    return np.reciprocal(1 + np.exp(-x))
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def normal(x: Array) -> Array:
