@@ -113,6 +113,13 @@ _ROWS = (
         "Remove `grid`, or set it to (1,).",
     ),
     CodeInfo(
+        "NK117",
+        "Too much work to simulate",
+        "The judge runs a kernel on several seeds; its instructions may pass over 2**36 elements in"
+        " one run, far more than any task of the benchmark needs.",
+        "Remove repeated work.",
+    ),
+    CodeInfo(
         "NK201",
         "Too many partitions",
         "SBUF and PSUM have 128 partitions.",

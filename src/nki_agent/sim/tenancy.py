@@ -121,8 +121,9 @@ class Tenancy:
         for index in node.tensors:
             if self.numbers[index]:
                 continue
-            place = self._pool.take(self._layout_number(index))
-            self._require_memory(index)
+            layout_number = self._layout_number(index)
+            self._require_memory(index, self._pool.needs(layout_number))
+            place = self._pool.take(layout_number)
             self.places[index], self.numbers[index] = place, place.number
             if self._program.tensors[index].init is Init.LAZY_ZERO:
                 self._calls.add(place.zero)
@@ -141,7 +142,9 @@ class Tenancy:
     def _keep(self, index: int, place: Place | None = None) -> None:
         """Give a tensor a place that no other takes over."""
         if place is None:
-            place = self._pool.make(self._layout_number(index))
+            layout_number = self._layout_number(index)
+            self._require_memory(index, self._pool.bytes_of(layout_number))
+            place = self._pool.make(layout_number)
         self._require_memory(index)
         self.places[index], self.numbers[index] = place, place.number
         self.last[index] = len(self._body)
@@ -155,14 +158,16 @@ class Tenancy:
             number = self._layout_numbers[key] = self._pool.number_of(layout)
         return number
 
-    def _require_memory(self, index: int) -> None:
-        if self._pool.num_bytes <= self._memory_bytes_max:
+    def _require_memory(self, index: int, more_bytes: int = 0) -> None:
+        """Refuse more than there may be, before it is allocated."""
+        num_bytes = self._pool.num_bytes + more_bytes
+        if num_bytes <= self._memory_bytes_max:
             return
         raise KernelError(
             Diagnostic(
                 code="NK114",
                 what="memory for the kernel's tensors in the simulator, in bytes,",
-                got=str(self._pool.num_bytes),
+                got=str(num_bytes),
                 limit=str(self._memory_bytes_max),
                 where=self._program.stack(self._program.tensors[index].stack),
                 hint="use smaller shapes",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import nki_agent
 from nki_agent.base.clock import Clock, SystemClock
-from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.base.diagnostic import Diagnostic, bounded
 from nki_agent.base.errors import KernelError
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.check.source import check_source
@@ -30,6 +30,7 @@ from nki_agent.task.family import Family
 from nki_agent.task.task import ShapeSet, Task
 from nki_agent.task.trial import Trial as TaskTrial
 from nki_agent.task.trial import compare_outputs, expected, make_trials
+from nki_agent.verify.budget import memory_bytes_max
 from nki_agent.verify.compiling import CompileResult, compile_kernel
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.speed import Speed, estimate_speed
@@ -136,7 +137,9 @@ class Judge:
     ) -> _Run:
         """Run trials until one is wrong; `number` bounds them."""
         try:
-            executable = compile_program(program, load_chip(self.target))
+            executable = compile_program(
+                program, load_chip(self.target), memory_bytes_max=memory_bytes_max(shapes)
+            )
         except KernelError as error:
             return _Run((), (error.diagnostic,), runs=False)
         trials: list[Trial] = []
@@ -231,7 +234,8 @@ class _Draft:
         self._add(speed.timeline.findings)
 
     def _add(self, findings: tuple[Diagnostic, ...]) -> None:
-        self._diagnostics += [f for f in findings if f not in self._diagnostics]
+        kept = map(bounded, findings)
+        self._diagnostics += [f for f in kept if f not in self._diagnostics]
 
     def finish(self, *, wall_ms: float) -> Verdict:
         program, speed = self._program, self._speed

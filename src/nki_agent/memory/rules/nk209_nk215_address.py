@@ -8,17 +8,21 @@ when one is used only after the other.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Memory
-from nki_agent.isa.rules import allowed_starts
+from nki_agent.isa.rules import PARTITION_STARTS, allowed_starts
 from nki_agent.memory.columns import Columns, describe_tensor, made_at
 from nki_agent.program.records import Tensor
 
 ALIGNMENT_BYTES = max(dtype.itemsize for dtype in DType)
 """Places begin at a multiple of the widest element."""
+QUADRANT = min(PARTITION_STARTS)
+"""Partitions between places where tensors can start."""
 
 
 def check_addresses(columns: Columns) -> Iterator[Diagnostic]:
@@ -55,7 +59,10 @@ def _bad(columns: Columns, tensor: Tensor, got: str, limit: str) -> Diagnostic:
 
 
 def check_overlaps(columns: Columns) -> Iterator[Diagnostic]:
-    """NK209: tensors with addresses that are live together share no bytes."""
+    """NK209: tensors with addresses that are live together share no bytes.
+
+    The addresses have passed `check_addresses`.
+    """
     program = columns.program
     placed = [
         i
@@ -63,25 +70,44 @@ def check_overlaps(columns: Columns) -> Iterator[Diagnostic]:
         if tensor.address is not None and tensor.memory.is_on_chip and columns.first_use[i] >= 0
     ]
     placed.sort(key=lambda i: int(columns.first_use[i]))
-    live: list[int] = []
+    quadrants: defaultdict[tuple[Memory, int], _Quadrant] = defaultdict(_Quadrant)
     for i in placed:
-        now = columns.first_use[i]
-        live = [j for j in live if columns.last_use[j] >= now]
-        for j in live:
-            if _clash(program.tensors[i], program.tensors[j]):
-                yield _overlap(columns, program.tensors[i], program.tensors[j], int(now))
-                break
-        live.append(i)
+        tensor, now = program.tensors[i], int(columns.first_use[i])
+        clashes = [
+            other
+            for number in _quadrants_of(tensor)
+            for other in quadrants[tensor.memory, number].add(tensor, i, columns, now)
+        ]
+        if clashes:
+            earlier = program.tensors[min(clashes)]
+            yield _overlap(columns, tensor, earlier, now)
 
 
-def _clash(one: Tensor, other: Tensor) -> bool:
-    if one.memory is not other.memory or one.address is None or other.address is None:
-        return False
-    below = one.address[0] < other.address[0] + other.partitions
-    above = other.address[0] < one.address[0] + one.partitions
-    before = one.address[1] < other.address[1] + other.partition_bytes
-    after = other.address[1] < one.address[1] + one.partition_bytes
-    return below and above and before and after
+def _quadrants_of(tensor: Tensor) -> range:
+    """Tensors that share a quadrant share its first partition, as they start at such a one."""
+    assert tensor.address is not None
+    first = tensor.address[0]
+    return range(first // QUADRANT, (first + tensor.partitions - 1) // QUADRANT + 1)
+
+
+class _Quadrant:
+    """The tensors that were last placed in each byte of a quadrant's partitions, by address."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._tensors: list[int] = []
+
+    def add(self, tensor: Tensor, index: int, columns: Columns, now: int) -> list[int]:
+        """Place a tensor over what lies there; those of them that are still in use."""
+        assert tensor.address is not None
+        start = tensor.address[1]
+        end = start + tensor.partition_bytes
+        low, high = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        below = self._tensors[low:high]
+        self._starts[low:high], self._ends[low:high] = [start], [end]
+        self._tensors[low:high] = [index]
+        return [other for other in below if columns.last_use[other] >= now]
 
 
 def _overlap(columns: Columns, later: Tensor, earlier: Tensor, time: int) -> Diagnostic:
