@@ -84,7 +84,7 @@ CALL_LINE = 17
         ("nisa.tensor_copy(dst=s[16:48], src=p[0:32])", "NK211", "16"),
         ("nisa.tensor_tensor(dst=s, data1=p, data2=s, op=nl.power)", "NK306", "gpsimd"),
         ("nisa.topk(s, s, s, 8)", "NK114", "topk"),
-        ("nisa.tensor_addd(s, s, s)", "NK104", "tensor_"),
+        ("nisa.tensor_plus(s, s, s)", "NK104", "tensor_"),
         ("nl.arange(128)", "NK104", "arange"),
         ("nl.divide(s, s)", "NK313", "reciprocal"),
         (

@@ -15,8 +15,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from nki_agent.isa.dtype import DType
-from nki_agent.nki.current import (
-    language,  # noqa: F401 - registers its functions
+from nki_agent.nki.current import (  # noqa: F401 - `language` registers its functions
+    language,
     values,
 )
 from nki_agent.nki.current.allocation import ISA, LANGUAGE
