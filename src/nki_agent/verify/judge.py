@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import nki_agent
 from nki_agent.base.clock import Clock, SystemClock
 from nki_agent.base.diagnostic import Diagnostic, bounded
-from nki_agent.base.errors import KernelError
+from nki_agent.base.errors import KernelError, MachineError
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import Target, load_chip
@@ -43,6 +43,9 @@ PRELOAD = (
     *("math", "typing", "enum", "dataclasses", "functools", "itertools", "collections"),
 )
 NS_PER_MS = 1e6
+TRACE_LIMITS = Limits(result_bytes=160 * 2**20)
+"""Four million instructions and all the constants that a Program may hold; records in memory take up
+to some twenty times their stored bytes, so a larger answer is not even read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Judge:
         self._sandbox = Sandbox(
             TRACER,
             preload=PRELOAD,
-            limits=Limits() if limits is None else limits,
+            limits=TRACE_LIMITS if limits is None else limits,
             allow_unsandboxed=allow_unsandboxed,
         )
         use_one_thread()
@@ -110,7 +113,17 @@ class Judge:
         return compile_kernel(kernel, shapes, target=self.target, sandbox=self._sandbox)
 
     def judge(self, kernel: Kernel, task: Task, *, root_seed: int) -> Verdict:
-        """The full verdict: five trials at the dev shapes, one at every other shape set."""
+        """The full verdict: five trials at the dev shapes, one at every other shape set.
+
+        Raises:
+            MachineError: This machine ran out of memory; that says nothing about the kernel.
+        """
+        try:
+            return self._judge(kernel, task, root_seed)
+        except MemoryError as error:
+            raise MachineError("this machine ran out of memory while it judged a kernel") from error
+
+    def _judge(self, kernel: Kernel, task: Task, root_seed: int) -> Verdict:
         start_ns = self._clock.monotonic_ns()
         verdict = _Draft(kernel, task, self.target, root_seed)
         for shapes in task.shape_sets:
