@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,8 +12,8 @@ from numpy.typing import NDArray
 
 from nki_agent.base.errors import MachineError
 from nki_agent.chip.spec import Target
-from nki_agent.task.loader import load_task
 from nki_agent.task.family import FamilyScale
+from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.kernel import Kernel

@@ -44,8 +44,9 @@ PRELOAD = (
 )
 NS_PER_MS = 1e6
 TRACE_LIMITS = Limits(result_bytes=160 * 2**20)
-"""Four million instructions and all the constants that a Program may hold; records in memory take up
-to some twenty times their stored bytes, so a larger answer is not even read."""
+"""Four million instructions and all the constants that a Program may hold; records in memory take
+up to some twenty times their stored bytes, so a larger answer is not even read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
