@@ -108,10 +108,15 @@ def _stage(findings: Iterable[Diagnostic], otherwise: Stage) -> Stage:
 
 
 def _check_dependence(program: Program, shapes: ShapeSet) -> list[Diagnostic]:
-    names = [o.name for o in shapes.outputs]
+    """NK901 for every output that ignores the arguments though its reference does not.
+
+    Results beyond the task's outputs are NK213: no more than a mistake.
+    """
     findings = []
     for number in find_independent_results(program):
-        name = names[number] if number < len(names) else str(number)
+        if number >= len(shapes.outputs) or shapes.outputs[number].is_constant:
+            continue
+        name = shapes.outputs[number].name
         tensor = program.tensors[program.results[number].tensor]
         findings.append(
             Diagnostic(
