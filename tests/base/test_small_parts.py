@@ -23,6 +23,11 @@ def test_hash_of_a_source_tree_is_independent_of_order_and_sees_every_change() -
     assert short_hash(hash_text("x")) == hash_bytes(b"x")[:12]
 
 
+def test_text_that_is_no_unicode_has_a_hash() -> None:
+    assert hash_text("\ud800") != hash_text("\ud801")
+    assert hash_files({"a.py": "\ud800"}) != hash_files({"a.py": "\ud801"})
+
+
 def test_seed_depends_on_every_name_and_nothing_else() -> None:
     assert seed_for(1, "a", 2) == seed_for(1, "a", 2)
     assert len({seed_for(1, "a", 2), seed_for(1, "a", 3), seed_for(2, "a", 2)}) == 3

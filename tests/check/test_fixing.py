@@ -175,7 +175,7 @@ def test_more_findings_than_are_shown_are_all_fixed() -> None:
 
 def test_advice_is_no_error() -> None:
     fixed = fix(HEAD + "    for i in nl.dynamic_range(3):\n        pass\n    return x\n")
-    assert [(f.code, f.severity) for f in fixed.findings] == [("NK117", Severity.ADVICE)]
+    assert [(f.code, f.severity) for f in fixed.findings] == [("NK118", Severity.ADVICE)]
 
 
 @settings(max_examples=150, deadline=None)

@@ -138,3 +138,17 @@ def test_a_single_tile_is_told_to_overlap() -> None:
     body = "nisa.activation(dst=tile, op=nl.exp, data=tile)"
     lines = advice(LOOP.format(body=body), {"x": (128, 8192)})
     assert any("use several tiles" in line for line in lines)
+
+
+BROADCAST = """(w):
+    out = hbm((128, 4096))
+    tile = sbuf((128, 4096))
+    nisa.dma_copy(dst=tile, src=w.ap([[0, 128], [1, 4096]]))
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+"""
+
+
+def test_broadcast_load_is_not_told_to_stay_in_sbuf() -> None:
+    lines = advice(BROADCAST, {"w": (4096,)})
+    assert any("one broadcast reads `w` 128 times" in line and "on chip" in line for line in lines)

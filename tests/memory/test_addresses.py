@@ -41,11 +41,30 @@ def test_address_may_be_used_again_after_the_last_use() -> None:
     assert place_two("(0, 0)", "(0, 16)", between="nisa.dma_copy(dst=o, src=t)").codes == []
 
 
+def test_tensor_of_all_partitions_clashes_with_one_in_any_quadrant() -> None:
+    body = """
+    o = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray((32, 8), dtype=nl.float32, address=({partition}, 16))
+    u = nl.ndarray((128, 8), dtype=nl.float32, address=(0, {byte}))
+    nisa.dma_copy(dst=t, src=a)
+    nisa.memset(dst=u, value=1.0)
+    nisa.dma_copy(dst=o, src=t)
+    return o
+    """
+    for partition in (0, 32, 64, 96):
+        for byte in (0, 16, 44):
+            placed = place_body(body.format(partition=partition, byte=byte), (32, 8))
+            assert placed.codes == ["NK209"]
+        assert place_body(body.format(partition=partition, byte=48), (32, 8)).codes == []
+
+
 @pytest.mark.parametrize(
     ("declaration", "part"),
     [
         (f"(32, 8), nl.float32, address=(0, {TRN2.sbuf_usable_partition_bytes - 16})", "bytes"),
         ("(32, 8), nl.float32, address=(0, 6)", "multiple of 4"),
+        ("(32, 8), nl.float32, address=(0, -4)", "0.."),
+        ("(32, 8), nl.float32, address=(-32, 0)", "0 or 32 or 64 or 96"),
         ("(32, 8), nl.float32, address=(16, 0)", "0 or 32 or 64 or 96"),
         ("(64, 8), nl.float32, address=(32, 0)", "0 or 64"),
         ("(32, 8), nl.float32, nl.psum, address=(0, 512)", "multiple of 2048"),

@@ -26,6 +26,18 @@ def test_argument_that_is_updated_may_be_written() -> None:
     assert place_body(BODY, (8, 8), access=Access.UPDATE).codes == []
 
 
+def test_write_to_a_constant_is_refused() -> None:
+    body = """
+    import numpy as np
+    o = nl.shared_constant(np.zeros((8, 8), dtype=np.float32))
+    nisa.dma_copy(dst=o, src=a)
+    return o
+    """
+    placed = place_body(body, (8, 8))
+    assert placed.codes == ["NK212"]
+    assert "constant" in placed.findings[0].what
+
+
 @pytest.mark.parametrize("access", [Access.READ, Access.UPDATE])
 def test_argument_that_is_only_read_is_good(access: Access) -> None:
     body = """

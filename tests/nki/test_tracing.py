@@ -41,7 +41,7 @@ OUT = "out = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm)\n"
         (body(OUT + "return out") + "\ngrid = (3, 3)\n", "NK116", "grid"),
         (HEAD + "nisa.memset(None, 0)\n", "NK109", "outside of a kernel"),
         (body(OUT + "return out") + "\nkernel(1)\n", "NK109", "import time"),
-        (HEAD + "import nki.lenguage\n", "NK109", "lenguage"),
+        (HEAD + "import nki.lang\n", "NK109", "nki.lang"),
         (HEAD + "from nki.isa import tensor_copyy\n", "NK104", "tensor_copy"),
     ],
 )

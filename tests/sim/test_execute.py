@@ -10,6 +10,7 @@ from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Memory
 from nki_agent.isa.table import TABLE
 from nki_agent.program.records import Program
+from nki_agent.sim.addresses import BOXES_MAX
 from nki_agent.sim.execute import RunResult, compile_program
 from nki_agent.sim.table import HANDLERS
 from tests.sim.build import Array, Builder, View
@@ -411,6 +412,33 @@ def test_more_memory_than_there_is_gets_refused() -> None:
     builder.store(builder.load("x", normal(128, 512)))
     code, what = refused(builder.program(), memory_bytes_max=100_000)
     assert (code, "memory" in what) == ("NK114", True)
+
+
+def test_memory_is_refused_before_it_is_taken() -> None:
+    builder = Builder()
+    builder.store(builder.load("x", normal(2, 2)))
+    builder.add("memset", {"dst": builder.tile((128, 2**40)), "value": 0.0})
+    assert refused(builder.program())[0] == "NK114"
+
+
+def test_too_many_different_addresses_are_refused() -> None:
+    builder = Builder()
+    builder.store(builder.load("x", normal(2, 2)))
+    for byte in range(BOXES_MAX + 1):
+        tile = builder.tile((1, 1), DType.UINT8, Memory.SBUF, address=(0, byte))
+        builder.add("memset", {"dst": tile, "value": 0})
+    code, what = refused(builder.program())
+    assert (code, "address" in what) == ("NK114", True)
+
+
+def test_addresses_that_overlap_too_often_are_refused() -> None:
+    builder = Builder()
+    builder.store(builder.load("x", normal(2, 2)))
+    for size in range(1, 2100):
+        tile = builder.tile((1, size), DType.UINT8, Memory.SBUF, address=(0, 0))
+        builder.add("memset", {"dst": tile, "value": 0})
+    code, what = refused(builder.program())
+    assert (code, "overlap" in what) == ("NK114", True)
 
 
 def test_an_operator_that_only_reduces_is_refused_on_two_tiles() -> None:

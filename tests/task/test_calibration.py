@@ -209,6 +209,12 @@ def test_large_task_is_given_mild_scales(load_numpy: Load) -> None:
 def test_output_that_ignores_inputs_is_noted(load_torch: Load) -> None:
     task = load_torch(one("x * 2, x * 0 + 1"))
     assert any("`output_1` does not depend on the inputs" in note for note in task.notes)
+    assert [output.is_constant for output in task.outputs] == [False, True]
+
+
+def test_saturated_output_is_not_constant(load_torch: Load) -> None:
+    task = load_torch(one("x * 2, torch.tanh(x * 1e-9) + 1"))
+    assert [output.is_constant for output in task.outputs] == [False, False]
 
 
 def test_unchanging_input_is_noted(load_torch: Load) -> None:

@@ -224,3 +224,18 @@ def test_unexplained_comparison_has_the_same_error() -> None:
     short = compare(wanted, actual, dtype=DType.FLOAT32, tolerance=tolerance, explain=False)
     full = judge(wanted, actual)
     assert (short.ratio, short.mismatch) == (full.ratio, None)
+
+
+def test_peaked_bfloat16_softmax_rounded_once_is_right() -> None:
+    scores = 6 * normals((64, 4096))
+    wanted = np.exp(scores - scores.max(axis=1, keepdims=True))
+    wanted /= wanted.sum(axis=1, keepdims=True)
+    actual = wanted.astype(DType.BFLOAT16.numpy_dtype)
+    found = judge(wanted, actual, dtype=DType.BFLOAT16, name=ToleranceClass.B1)
+    assert found.right
+    assert found.max_abs is not None
+    assert found.rms is not None
+    assert found.max_abs > LIMITS[ToleranceClass.B1][1] * found.rms
+    worst = np.unravel_index(wanted.argmax(), wanted.shape)
+    actual[worst] = actual[worst] * 1.2
+    assert not judge(wanted, actual, dtype=DType.BFLOAT16, name=ToleranceClass.B1).right

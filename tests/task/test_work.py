@@ -147,3 +147,13 @@ def test_numpy_products_are_counted(load_numpy: Load, body: str, flops: int, dep
     assert work.matmul_flops == flops
     assert work.reduction_depth >= depth
     assert work.min_hbm_bytes == (48 + 40 + 30) * FLOAT
+
+
+def test_attention_of_16_bit_tensors_multiplies_in_16_bits(load_torch: Load) -> None:
+    task = load_torch(
+        "def reference(q, k, v):\n"
+        "    return torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
+        "def inputs():\n"
+        "    return [torch.randn(64, 16, dtype=torch.bfloat16) for _ in range(3)]\n"
+    )
+    assert task.work.matmul_flops_by_dtype == {DType.BFLOAT16: 2 * 2 * 64 * 64 * 16}

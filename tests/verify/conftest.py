@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from nki_agent.chip.spec import Target
 from nki_agent.sandbox.outcome import Limits
-from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge
-
-SOFTMAX_TASK = '''\
-"""Row softmax."""
-
-import numpy as np
-
-
-def reference(x):
-    e = np.exp(x - x.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)
-
-
-def inputs():
-    return {"x": np.random.standard_normal((200, 96)).astype(np.float32)}
-'''
+from tests.judging import load_softmax
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +24,4 @@ def judge() -> Iterator[Judge]:
 @pytest.fixture(scope="session")
 def softmax(tmp_path_factory: pytest.TempPathFactory) -> Task:
     """Row softmax of [200, 96] in float32."""
-    path: Path = tmp_path_factory.mktemp("task") / "softmax.py"
-    path.write_text(SOFTMAX_TASK)
-    return load_task(path)
+    return load_softmax(tmp_path_factory.mktemp("task"))

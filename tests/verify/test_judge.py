@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import msgspec
 import pytest
+from numpy.typing import NDArray
 
+from nki_agent.base.errors import MachineError
 from nki_agent.chip.spec import Target
+from nki_agent.task.family import FamilyScale
+from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.kernel import Kernel
@@ -160,6 +168,49 @@ def test_wrong_verdict_names_output_seed_family_and_first_element(
     assert "trial 0 (standard inputs)" in finding.what
     assert "first wrong element [0, 0]" in finding.what
     assert len(verdict.trials) == 1
+
+
+def test_output_that_ignores_the_inputs_in_the_reference_may_be_written_from_constants(
+    judge: Judge, tmp_path: Path
+) -> None:
+    path = tmp_path / "positions.py"
+    path.write_text(
+        "import numpy as np\n\n\n"
+        "def reference(x):\n    return x * 2, np.arange(8, dtype=np.float32)\n\n\n"
+        "def inputs(rng):\n    return [rng.standard_normal((100, 8), dtype=np.float32)]\n"
+    )
+    source = body(
+        "out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+        "nl.store(out, nl.multiply(nl.load(x), 2.0))\n"
+        "places = nl.ndarray((8,), dtype=nl.float32, buffer=nl.shared_hbm)\n"
+        "tile = nl.ndarray((1, 8), dtype=nl.float32)\n"
+        "nisa.iota(tile, pattern=[[1, 8]])\n"
+        "nl.store(places.reshape((1, 8)), tile)\n"
+        "return out, places"
+    )
+    verdict = judged(judge, load_task(path), source)
+    assert verdict.right, [str(d) for d in verdict.diagnostics]
+
+
+def test_result_too_many_is_a_mistake_and_no_cheat(judge: Judge, softmax: Task) -> None:
+    more = "extra = nl.ndarray((8,), dtype=x.dtype, buffer=nl.shared_hbm)\n    return out, extra"
+    verdict = judged(judge, softmax, SOFTMAX.replace("return out", more))
+    assert verdict.stage is Stage.UNFIT
+    assert {d.code for d in verdict.diagnostics} >= {"NK208", "NK213"}
+
+
+class Exhausted:
+    """A sampler on a machine without memory."""
+
+    def draw(self, seed: int, scale: FamilyScale) -> dict[str, NDArray[Any]]:
+        """Nothing can be drawn."""
+        raise MemoryError((seed, scale))
+
+
+def test_machine_without_memory_gives_no_verdict(judge: Judge, softmax: Task) -> None:
+    shapes = replace(softmax.dev, sampler=Exhausted())
+    with pytest.raises(MachineError, match="memory"):
+        judged(judge, replace(softmax, dev=shapes, perf=shapes), SOFTMAX)
 
 
 def test_compile_stops_before_data(judge: Judge, softmax: Task) -> None:

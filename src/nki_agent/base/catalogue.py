@@ -114,6 +114,13 @@ _ROWS = (
     ),
     CodeInfo(
         "NK117",
+        "Too much work to simulate",
+        "The judge runs a kernel on several seeds; its instructions may pass over 2**36 elements in"
+        " one run, far more than any task of the benchmark needs.",
+        "Remove repeated work.",
+    ),
+    CodeInfo(
+        "NK118",
         "Deprecated name",
         "The name works, does what its successor does, and will be removed from NKI.",
         "Use the successor; `nki-agent check --fix` does it where that is mechanical.",

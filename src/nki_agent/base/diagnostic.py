@@ -7,12 +7,15 @@ control characters and bounds its length before it is shown.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 import msgspec
 
 TEXT_LIMIT = 400
 """Characters kept of any text that came from a kernel; longer names are only ever an attack."""
+FRAMES_MAX = 32
+"""Innermost frames kept of a kernel's call stack."""
 
 
 class Severity(StrEnum):
@@ -39,6 +42,8 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 
 
 Stack = tuple[Frame, ...]
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Edit(msgspec.Struct, frozen=True, array_like=True):
@@ -84,7 +89,26 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
         return text
 
 
+def bounded(finding: Diagnostic) -> Diagnostic:
+    """The same finding with clean text and a short stack, safe to keep and to pass on."""
+    return Diagnostic(
+        code=finding.code,
+        what=clean(finding.what),
+        severity=finding.severity,
+        where=tuple(
+            Frame(clean(f.file), f.line, clean(f.function)) for f in finding.where[-FRAMES_MAX:]
+        ),
+        got=clean(finding.got),
+        limit=clean(finding.limit),
+        hint=clean(finding.hint),
+    )
+
+
 def clean(text: object) -> str:
-    """Make untrusted text safe to print: no control characters, at most `TEXT_LIMIT` long."""
-    kept = "".join(c if c.isprintable() else "�" for c in str(text))
+    """Make untrusted text safe to print: no control characters, at most `TEXT_LIMIT` long.
+
+    Addresses of Python objects are left out, since they differ from process to process.
+    """
+    start = _ADDRESS.sub("", str(text)[: 2 * TEXT_LIMIT])[: TEXT_LIMIT + 1]
+    kept = "".join(c if c.isprintable() else "�" for c in start)
     return kept if len(kept) <= TEXT_LIMIT else kept[: TEXT_LIMIT - 1] + "…"

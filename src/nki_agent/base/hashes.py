@@ -14,8 +14,8 @@ def hash_bytes(data: bytes) -> str:
 
 
 def hash_text(text: str) -> str:
-    """Full SHA-256 of text in UTF-8, as hex."""
-    return hash_bytes(text.encode())
+    """Full SHA-256 of text in UTF-8, as hex; any text, half of a surrogate pair included."""
+    return hash_bytes(text.encode(errors="surrogatepass"))
 
 
 def hash_files(files: Mapping[str, str]) -> str:
@@ -23,7 +23,7 @@ def hash_files(files: Mapping[str, str]) -> str:
     digest = hashlib.sha256()
     for name in sorted(files):
         for part in (name, files[name]):
-            data = part.encode()
+            data = part.encode(errors="surrogatepass")
             digest.update(len(data).to_bytes(8, "little"))
             digest.update(data)
     return digest.hexdigest()

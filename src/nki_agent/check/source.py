@@ -22,7 +22,7 @@ from nki_agent.check.rules import (
     nk113_globals,
     nk115_operators,
     nk116_launch,
-    nk117_deprecated,
+    nk118_deprecated,
     nk308_constants,
     nk903_tampering,
 )
@@ -43,7 +43,7 @@ RULES: tuple[Rule, ...] = (
     nk115_operators.check,
     nk116_launch.check,
     nk308_constants.check,
-    nk117_deprecated.check,
+    nk118_deprecated.check,
     nk108_identity.check,
     nk113_globals.check,
 )

@@ -90,5 +90,5 @@ def _write_result(run: ToolRun) -> str:
 def _line(text: str) -> str:
     """The first line, cleaned and not too long."""
     lines = text.strip().splitlines() or [""]
-    line = clean(lines[0])
+    line = " ".join(clean(lines[0]).split())
     return line if len(line) <= TEXT_SHOWN_MAX else line[: TEXT_SHOWN_MAX - 1] + "…"

@@ -123,6 +123,7 @@ class _Traffic:
     stack: int
     read_bytes: int = 0
     written_bytes: int = 0
+    num_reads: int = 0
 
 
 def _traffic(facts: _Facts, bound: Bound | None) -> Iterator[_Line]:
@@ -136,13 +137,17 @@ def _traffic(facts: _Facts, bound: Bound | None) -> Iterator[_Line]:
     if bound is not None and bound.work.hbm_bytes:
         total = f"DMA moves {moved / bound.work.hbm_bytes:.1f}x the minimal bytes, "
     times = traffic.read_bytes / tensor.partition_bytes
+    step = "keep it in SBUF"
     if traffic.written_bytes and traffic.read_bytes:
         what = f"{excess / MB:.1f} MB of `{clean(tensor.name)}` go through HBM and back"
+    elif times >= REPEATS_MIN and traffic.num_reads == 1:
+        what = f"one broadcast reads `{clean(tensor.name)}` {times:.0f} times"
+        step = "load it once and spread it on chip, by a matmul with a row of ones"
     elif times >= REPEATS_MIN:
         what = f"`{clean(tensor.name)}` is read {times:.1f} times"
     else:
         return
-    text = f"{facts.place(traffic.stack)}: {total}{what}: keep it in SBUF"
+    text = f"{facts.place(traffic.stack)}: {total}{what}: {step}"
     yield _Line(Engine.DMA, timeline.busy_ns[Engine.DMA] * excess / moved, text)
 
 
@@ -156,7 +161,9 @@ def _worst_traffic(facts: _Facts) -> tuple[int, int, _Traffic | None]:
             continue
         written, read = node.tensors[0], node.tensors[-1]
         if transfer.read_bytes:
-            known.setdefault(read, _Traffic(node.stack)).read_bytes += transfer.read_bytes
+            traffic = known.setdefault(read, _Traffic(node.stack))
+            traffic.read_bytes += transfer.read_bytes
+            traffic.num_reads += 1
         if transfer.written_bytes:
             entry = known.setdefault(written, _Traffic(node.stack))
             entry.written_bytes += transfer.written_bytes

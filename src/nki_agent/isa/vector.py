@@ -89,6 +89,28 @@ def _unary_has_no_operand(call: Call) -> Iterator[Diagnostic]:
             )
 
 
+def _second_stage_is_whole(call: Call) -> Iterator[Diagnostic]:
+    value = call.attribute("op1")
+    has_operand = call.signature.find("operand1") is not None
+    takes_operand = value is not None and not ALU_OPS[str(value)].is_unary
+    if value is None and has_operand:
+        yield Diagnostic(
+            code="NK308",
+            what="`op1` of `tensor_scalar` with an `operand1`",
+            got="None",
+            limit="an operator",
+            hint="pass both or neither",
+        )
+    elif takes_operand and not has_operand:
+        yield Diagnostic(
+            code="NK308",
+            what=f"`operand1` of `tensor_scalar` with `op1=nl.{value}`",
+            got="None",
+            limit="a number or a tile of shape (P, 1)",
+            hint="pass both or neither",
+        )
+
+
 def _reduce_axes(call: Call) -> Iterator[Diagnostic]:
     data, dst = call.get("data"), call.get("dst")
     rank = len(data.shape)
@@ -248,6 +270,7 @@ _ELEMENTWISE = (
             one_family("op0", "op1"),
             ops_available("op0", "op1"),
             _unary_has_no_operand,
+            _second_stage_is_whole,
         ),
         cycles=streaming("data"),
         page="nki.isa.tensor_scalar",

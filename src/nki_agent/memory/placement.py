@@ -73,12 +73,15 @@ def place_program(program: Program, chip: ChipSpec) -> tuple[Placement, tuple[Di
     """
     columns = Columns(program, chip)
     builder = _Builder(columns)
-    findings = [
-        *_first_of_each(_check_cores(columns)),
-        *_first_of_each(nk209_nk215_address.check_addresses(columns)),
-        *_first_of_each(nk209_nk215_address.check_overlaps(columns)),
-        *builder.place(Memory.SBUF),
-        *builder.place(Memory.PSUM),
+    findings = list(_first_of_each(_check_cores(columns)))
+    bad_addresses = list(_first_of_each(nk209_nk215_address.check_addresses(columns)))
+    findings += bad_addresses
+    if not bad_addresses:
+        # An address outside of its memory has no place in a layout.
+        findings += _first_of_each(nk209_nk215_address.check_overlaps(columns))
+        findings += builder.place(Memory.SBUF)
+        findings += builder.place(Memory.PSUM)
+    findings += [
         *_first_of_each(nk204_psum_bank_overflow.check(columns)),
         *_first_of_each(nk212_written_argument.check(columns)),
         *_check_contents(columns),

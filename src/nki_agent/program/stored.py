@@ -62,5 +62,5 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
         raise StoredError(f"Program has {len(data)} bytes, the limit is {BYTES_MAX}")
     try:
         return decoder.decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, MemoryError) as error:
         raise StoredError(f"not a Program: {error}") from error

@@ -7,13 +7,20 @@ group are views of one buffer that holds their formats' own bytes, and that star
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from nki_agent.isa.enums import Memory
 from nki_agent.program.records import Program, Tensor
+from nki_agent.sim.plan import refuse
 from nki_agent.sim.storage import Layout, Place, Pool, make_buffer
 from nki_agent.sim.usage import NEVER, Usage
+
+BOXES_MAX = 4096
+"""Different places by hand; each is compared with every other."""
+PAIRS_MAX = 2**22
+"""Pairs of a tensor and a place that overlaps its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +92,13 @@ def share_addresses(
         if tensor.address is not None and usage.first[index] != NEVER
     ]
     placed.sort(key=lambda index: usage.first[index])
+    boxes = {
+        index: _Box.of(program.tensors[index], core=core_of(usage.first[index])) for index in placed
+    }
+    neighbours = _find_neighbours(boxes)
     groups = _Groups(usage.last)
     owners: dict[_Box, int] = {}
-    neighbours: dict[_Box, list[_Box]] = {}
-    for index in placed:
-        box = _Box.of(program.tensors[index], core=core_of(usage.first[index]))
-        if box not in neighbours:
-            neighbours[box] = [other for other in neighbours if other.overlaps(box)]
-            for other in neighbours[box]:
-                neighbours[other].append(box)
-            neighbours[box].append(box)
+    for index, box in boxes.items():
         is_whole = begins_whole(index)
         for other in neighbours[box]:
             owner = owners.get(other)
@@ -111,6 +115,17 @@ def share_addresses(
         if len(group) > 1:
             places.update(_share(program, group, pool))
     return places
+
+
+def _find_neighbours(boxes: dict[int, _Box]) -> dict[_Box, list[_Box]]:
+    """The places that overlap each place, itself among them; NK114 where they are too many."""
+    uses = Counter(boxes.values())
+    if len(uses) > BOXES_MAX:
+        refuse(f"a kernel with `address` at more than {BOXES_MAX} different places")
+    neighbours = {box: [other for other in uses if other.overlaps(box)] for box in uses}
+    if sum(uses[box] * len(others) for box, others in neighbours.items()) > PAIRS_MAX:
+        refuse("a kernel whose tensors with an `address` overlap this often")
+    return neighbours
 
 
 def _share(program: Program, group: list[int], pool: Pool) -> dict[int, Place]:

@@ -110,6 +110,14 @@ class Pool:
             self._free.append([])
         return number
 
+    def bytes_of(self, layout_number: int) -> int:
+        """Bytes that `make` allocates."""
+        return self._layouts[layout_number].num_bytes
+
+    def needs(self, layout_number: int) -> int:
+        """Bytes that `take` would allocate now."""
+        return 0 if self._free[layout_number] else self.bytes_of(layout_number)
+
     def take(self, layout_number: int) -> Place:
         """The place that was given back last, or a new one."""
         free = self._free[layout_number]
@@ -117,7 +125,7 @@ class Pool:
 
     def make(self, layout_number: int) -> Place:
         """A place with a buffer that no other tensor has had."""
-        num_bytes = self._layouts[layout_number].num_bytes
+        num_bytes = self.bytes_of(layout_number)
         self.num_bytes += num_bytes
         return self.share(layout_number, make_buffer(num_bytes), 0)
 

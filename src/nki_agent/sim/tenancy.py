@@ -175,13 +175,14 @@ class Tenancy:
         number = self._pool.number_of(layout)
         place = self._rooms.get((number, ordinal))
         if place is None:
+            self._require_memory(index, self._pool.bytes_of(number))
             place = self._rooms[number, ordinal] = self._pool.make(number)
-            self._require_memory(index)
         return place
 
     def _open(self, index: int) -> Fill:
-        place = self._pool.take(self._layout_number(index))
-        self._require_memory(index)
+        layout_number = self._layout_number(index)
+        self._require_memory(index, self._pool.needs(layout_number))
+        place = self._pool.take(layout_number)
         self.places[index], self.numbers[index] = place, place.number
         return self._begin(index)
 
@@ -197,7 +198,9 @@ class Tenancy:
     def _keep(self, index: int, place: Place | None = None) -> None:
         """Give a tensor a place that no other takes over."""
         if place is None:
-            place = self._pool.make(self._layout_number(index))
+            layout_number = self._layout_number(index)
+            self._require_memory(index, self._pool.bytes_of(layout_number))
+            place = self._pool.make(layout_number)
         self._require_memory(index)
         self.places[index], self.numbers[index] = place, place.number
         self.last[index] = len(self._body)
@@ -212,14 +215,16 @@ class Tenancy:
             number = self._layout_numbers[key] = self._pool.number_of(layout)
         return number
 
-    def _require_memory(self, index: int) -> None:
-        if self._pool.num_bytes <= self._memory_bytes_max:
+    def _require_memory(self, index: int, more_bytes: int = 0) -> None:
+        """Refuse more than there may be, before it is allocated."""
+        num_bytes = self._pool.num_bytes + more_bytes
+        if num_bytes <= self._memory_bytes_max:
             return
         raise KernelError(
             Diagnostic(
                 code="NK114",
                 what="memory for the kernel's tensors in the simulator, in bytes,",
-                got=str(self._pool.num_bytes),
+                got=str(num_bytes),
                 limit=str(self._memory_bytes_max),
                 where=self._program.stack(self._program.tensors[index].stack),
                 hint="use smaller shapes",

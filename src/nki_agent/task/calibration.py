@@ -371,6 +371,7 @@ def _note_dependence(
     fixed = [o.name for o in state.shapes.results if o.name not in stale]
     if fixed:
         state.notes.append(f"{_quote(fixed)} does not depend on the inputs")
+        _mark_constant(state, wanted, fixed)
     names = [
         source.name
         for source in state.sampler.sources
@@ -383,6 +384,19 @@ def _note_dependence(
         state.notes.append(f"{_quote(same)} has the same values in every trial")
     if unread := [n for n in dead if n not in same]:
         state.notes.append(f"other values of {_quote(unread)} hardly change an output")
+
+
+def _mark_constant(state: Calibration, wanted: Mapping[str, Array], names: list[str]) -> None:
+    """Mark outputs of these that no input changes by one bit: a kernel may write constants there.
+
+    Saturated ones are told apart: they move, if only a little.
+    """
+    runs = [state.run(inputs, Precision.DOUBLE) for inputs in _draw_extremes(state)]
+    constant = {n for n in names if all(np.array_equal(run[n], wanted[n]) for run in runs)}
+    outputs = tuple(
+        replace(output, is_constant=output.name in constant) for output in state.shapes.outputs
+    )
+    state.shapes = replace(state.shapes, outputs=outputs)
 
 
 def _changed(

@@ -86,6 +86,8 @@ class Output:
     name: str
     shape: tuple[int, ...]
     dtype: DType
+    is_constant: bool = False
+    """Whether the reference gives the same values for all inputs that were tried."""
 
     @property
     def num_elems(self) -> int:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from nki_agent.isa.dtype import DType
 from nki_agent.task.record import Record, capped
 from nki_agent.task.task import Output, TensorArgument, Work
+
+NARROW_BYTES = 2
+"""Item size of the formats that the Tensor Engine takes in one pass."""
 
 
 def make_work(
@@ -24,10 +28,26 @@ def make_work(
         num_bytes += elems * tensor.dtype.itemsize
     return Work(
         min_hbm_bytes=num_bytes,
-        matmul_flops_by_dtype=dict(record.matmul_flops),
+        matmul_flops_by_dtype=_matmul_flops(record, outputs=outputs),
         elementwise_elems=_count_passed(record, tensors=tensors, outputs=outputs),
         reduction_depth=record.depth,
     )
+
+
+def _matmul_flops(record: Record, *, outputs: tuple[Output, ...]) -> dict[DType, int]:
+    """Where every real output is narrow, a kernel may multiply in that format too.
+
+    PyTorch widens some operations inside (attention of 16-bit tensors, on the CPU); the least work
+    does not.
+    """
+    real = [o.dtype for o in outputs if o.dtype.is_float]
+    if not real or any(d.itemsize > NARROW_BYTES for d in real):
+        return dict(record.matmul_flops)
+    flops: dict[DType, int] = {}
+    for dtype, number in record.matmul_flops.items():
+        kept = dtype if dtype.itemsize <= NARROW_BYTES else real[0]
+        flops[kept] = flops.get(kept, 0) + number
+    return flops
 
 
 def _count_passed(

@@ -7,25 +7,29 @@ runs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from nki_agent.base.diagnostic import Diagnostic, Severity
+from nki_agent.base.catalogue import CATALOGUE
+from nki_agent.base.diagnostic import Diagnostic, Severity, bounded
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.memory.dependence import find_independent_results
 from nki_agent.memory.placement import Placement, place_program
 from nki_agent.nki.current.tracing import encode_request
-from nki_agent.program.records import Program
+from nki_agent.program.records import Program, TraceReply
 from nki_agent.program.stored import StoredError, decode_reply
 from nki_agent.program.validate import check_program
 from nki_agent.sandbox.outcome import Outcome, OutcomeKind
 from nki_agent.sandbox.pool import Sandbox
 from nki_agent.task.task import ShapeSet
+from nki_agent.verify.budget import check_work
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.requests import check_results, find_misfit, make_request
 from nki_agent.verify.verdict import Stage
 
 CHEAT_CODES = "NK9"
+FINDINGS_MAX = 50
+"""Findings that an honest trace may have; it has one at most."""
 FORGED = Diagnostic(
     code="NK902",
     what="the tracing process answered with bytes that are no Program",
@@ -51,6 +55,13 @@ def compile_kernel(
     kernel: Kernel, shapes: ShapeSet, *, target: Target, sandbox: Sandbox
 ) -> CompileResult:
     """Everything that can be said about a kernel before it sees data."""
+    result = _compile(kernel, shapes, target=target, sandbox=sandbox)
+    return replace(result, diagnostics=tuple(map(bounded, result.diagnostics)))
+
+
+def _compile(
+    kernel: Kernel, shapes: ShapeSet, *, target: Target, sandbox: Sandbox
+) -> CompileResult:
     findings = check_source(kernel.files, kernel.main, target=target)
     if errors_of(findings):
         return CompileResult(stage=_stage(findings, Stage.REFUSED), diagnostics=tuple(findings))
@@ -68,6 +79,8 @@ def compile_kernel(
         stage = _stage(invalid, Stage.UNTRACEABLE)
         return CompileResult(stage=stage, diagnostics=(*findings, *invalid))
     placement, unfit = place_program(program, chip)
+    work = check_work(program)
+    unfit += () if work is None else (work,)
     findings += unfit
     independent = _check_dependence(program, shapes)
     results = check_results(program, shapes)
@@ -95,10 +108,15 @@ def _stage(findings: Iterable[Diagnostic], otherwise: Stage) -> Stage:
 
 
 def _check_dependence(program: Program, shapes: ShapeSet) -> list[Diagnostic]:
-    names = [o.name for o in shapes.outputs]
+    """NK901 for every output that ignores the arguments though its reference does not.
+
+    Results beyond the task's outputs are NK213: no more than a mistake.
+    """
     findings = []
     for number in find_independent_results(program):
-        name = names[number] if number < len(names) else str(number)
+        if number >= len(shapes.outputs) or shapes.outputs[number].is_constant:
+            continue
+        name = shapes.outputs[number].name
         tensor = program.tensors[program.results[number].tensor]
         findings.append(
             Diagnostic(
@@ -119,9 +137,9 @@ def read_outcome(outcome: Outcome) -> tuple[Program | None, list[Diagnostic]]:
                 reply = decode_reply(outcome.data)
             except StoredError:
                 return None, [FORGED]
-            if reply.program is None and not errors_of(reply.findings):
+            if not _is_plausible(reply):
                 return None, [FORGED]
-            return reply.program, list(reply.findings)
+            return reply.program, list(map(bounded, reply.findings))
         case OutcomeKind.TIMEOUT:
             return None, [_unfinished("it used too much time", outcome)]
         case OutcomeKind.MEMORY:
@@ -132,6 +150,13 @@ def read_outcome(outcome: Outcome) -> tuple[Program | None, list[Diagnostic]]:
             return None, [_unfinished("its process ended without an answer", outcome)]
         case OutcomeKind.RAISED:
             return None, [_unfinished("the tracer failed; please report this", outcome)]
+
+
+def _is_plausible(reply: TraceReply) -> bool:
+    """Whether an honest trace can give this: a Program, or an error of the catalogue."""
+    if len(reply.findings) > FINDINGS_MAX or any(f.code not in CATALOGUE for f in reply.findings):
+        return False
+    return (reply.program is None) == bool(errors_of(reply.findings))
 
 
 def _unfinished(what: str, outcome: Outcome) -> Diagnostic:

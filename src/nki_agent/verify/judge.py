@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 import nki_agent
 from nki_agent.base.clock import Clock, SystemClock
-from nki_agent.base.diagnostic import Diagnostic, Severity
-from nki_agent.base.errors import KernelError
+from nki_agent.base.diagnostic import Diagnostic, Severity, bounded
+from nki_agent.base.errors import KernelError, MachineError
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import Target, load_chip
@@ -30,6 +30,7 @@ from nki_agent.task.family import Family
 from nki_agent.task.task import ShapeSet, Task
 from nki_agent.task.trial import Trial as TaskTrial
 from nki_agent.task.trial import compare_outputs, expected, make_trials
+from nki_agent.verify.budget import memory_bytes_max
 from nki_agent.verify.compiling import CompileResult, compile_kernel
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.speed import Speed, estimate_speed
@@ -42,6 +43,10 @@ PRELOAD = (
     *("math", "typing", "enum", "dataclasses", "functools", "itertools", "collections"),
 )
 NS_PER_MS = 1e6
+TRACE_LIMITS = Limits(result_bytes=160 * 2**20)
+"""Four million instructions and all the constants that a Program may hold; records in memory take
+up to some twenty times their stored bytes, so a larger answer is not even read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class Judge:
         self._sandbox = Sandbox(
             TRACER,
             preload=PRELOAD,
-            limits=Limits() if limits is None else limits,
+            limits=TRACE_LIMITS if limits is None else limits,
             allow_unsandboxed=allow_unsandboxed,
         )
         use_one_thread()
@@ -111,7 +116,17 @@ class Judge:
         return compile_kernel(kernel, shapes, target=self.target, sandbox=self._sandbox)
 
     def judge(self, kernel: Kernel, task: Task, *, root_seed: int) -> Verdict:
-        """The full verdict: five trials at the dev shapes, one at every other shape set."""
+        """The full verdict: five trials at the dev shapes, one at every other shape set.
+
+        Raises:
+            MachineError: This machine ran out of memory; that says nothing about the kernel.
+        """
+        try:
+            return self._judge(kernel, task, root_seed)
+        except MemoryError as error:
+            raise MachineError("this machine ran out of memory while it judged a kernel") from error
+
+    def _judge(self, kernel: Kernel, task: Task, root_seed: int) -> Verdict:
         start_ns = self._clock.monotonic_ns()
         verdict = _Draft(kernel, task, self.target, root_seed)
         for shapes in task.shape_sets:
@@ -138,7 +153,9 @@ class Judge:
     ) -> _Run:
         """Run trials until one is wrong; `number` bounds them."""
         try:
-            executable = compile_program(program, load_chip(self.target))
+            executable = compile_program(
+                program, load_chip(self.target), memory_bytes_max=memory_bytes_max(shapes)
+            )
         except KernelError as error:
             return _Run((), (error.diagnostic,), runs=False)
         trials: list[Trial] = []
@@ -238,7 +255,8 @@ class _Draft:
         self._add(speed.timeline.findings)
 
     def _add(self, findings: tuple[Diagnostic, ...]) -> None:
-        self._diagnostics += [f for f in findings if f not in self._diagnostics]
+        kept = map(bounded, findings)
+        self._diagnostics += [f for f in kept if f not in self._diagnostics]
 
     def finish(self, *, wall_ms: float) -> Verdict:
         program, speed = self._program, self._speed

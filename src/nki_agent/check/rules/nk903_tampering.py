@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.check.parsed import Unit, at
 from nki_agent.check.project import Project
+from nki_agent.check.rules.nk107_imports import ALLOWED
 
 HINT = "remove it: kernels only call `nki` functions"
 
@@ -228,6 +229,8 @@ def _judge_use(full: str) -> str | None:
     root, _, rest = full.partition(".")
     if root == "numpy" and rest.partition(".")[0] in NUMPY_FILES:
         return f"reads or writes files with `{full}`"
+    if root in ALLOWED and any(part in SYSTEM_MODULES for part in rest.split(".")):
+        return f"uses `{full}`"
     if root not in SYSTEM_MODULES:
         return None
     if any(full == name or full.startswith(f"{name}.") for name in HARMLESS_USES):

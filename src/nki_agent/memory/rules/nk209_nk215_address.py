@@ -8,19 +8,21 @@ when one is used only after the other, or on another core.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Memory
-from nki_agent.isa.rules import allowed_starts
+from nki_agent.isa.rules import PARTITION_STARTS, allowed_starts
 from nki_agent.memory.columns import Columns, describe_tensor, made_at
 from nki_agent.program.records import Tensor
 
-COMPARISONS_MAX = 10_000_000
-"""Pairs of tensors that are compared; more would take minutes."""
 ALIGNMENT_BYTES = max(dtype.itemsize for dtype in DType)
 """Places begin at a multiple of the widest element."""
+QUADRANT = min(PARTITION_STARTS)
+"""Partitions between places where tensors can start."""
 
 
 def check_addresses(columns: Columns) -> Iterator[Diagnostic]:
@@ -57,7 +59,10 @@ def _bad(columns: Columns, tensor: Tensor, got: str, limit: str) -> Diagnostic:
 
 
 def check_overlaps(columns: Columns) -> Iterator[Diagnostic]:
-    """NK209: tensors with addresses that are live together share no bytes."""
+    """NK209: tensors with addresses that are live together share no bytes.
+
+    The addresses have passed `check_addresses`.
+    """
     program = columns.program
     placed = [
         i
@@ -65,43 +70,45 @@ def check_overlaps(columns: Columns) -> Iterator[Diagnostic]:
         if tensor.address is not None and tensor.memory.is_on_chip and columns.first_use[i] >= 0
     ]
     placed.sort(key=lambda i: int(columns.first_use[i]))
-    cores, first, last = (
-        c.tolist() for c in (columns.core_of_tensor, columns.first_use, columns.last_use)
-    )
-    live: list[int] = []
-    compared = 0
+    quadrants: defaultdict[tuple[int, Memory, int], _Quadrant] = defaultdict(_Quadrant)
     for i in placed:
-        now = first[i]
-        live = [j for j in live if last[j] >= now]
-        compared += len(live)
-        if compared > COMPARISONS_MAX:
-            yield _too_many(columns, len(placed), now)
-            return
-        for j in live:
-            if cores[i] == cores[j] and _clash(program.tensors[i], program.tensors[j]):
-                yield _overlap(columns, program.tensors[i], program.tensors[j], now)
-                break
-        live.append(i)
+        tensor, now = program.tensors[i], int(columns.first_use[i])
+        core = int(columns.core_of_tensor[i])
+        clashes = [
+            other
+            for number in _quadrants_of(tensor)
+            for other in quadrants[core, tensor.memory, number].add(tensor, i, columns, now)
+        ]
+        if clashes:
+            earlier = program.tensors[min(clashes)]
+            yield _overlap(columns, tensor, earlier, now)
 
 
-def _too_many(columns: Columns, count: int, time: int) -> Diagnostic:
-    return Diagnostic(
-        code="NK114",
-        what=f"whether {count} tensors with an `address` overlap is not modelled: too many of them"
-        " are live together",
-        where=columns.program.stack(columns.body[time].stack),
-        hint="allocate fewer, larger tiles and slice them, or leave `address` out",
-    )
+def _quadrants_of(tensor: Tensor) -> range:
+    """Tensors that share a quadrant share its first partition, as they start at such a one."""
+    assert tensor.address is not None
+    first = tensor.address[0]
+    return range(first // QUADRANT, (first + tensor.partitions - 1) // QUADRANT + 1)
 
 
-def _clash(one: Tensor, other: Tensor) -> bool:
-    if one.memory is not other.memory or one.address is None or other.address is None:
-        return False
-    below = one.address[0] < other.address[0] + other.partitions
-    above = other.address[0] < one.address[0] + one.partitions
-    before = one.address[1] < other.address[1] + other.partition_bytes
-    after = other.address[1] < one.address[1] + one.partition_bytes
-    return below and above and before and after
+class _Quadrant:
+    """The tensors that were last placed in each byte of a quadrant's partitions, by address."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._tensors: list[int] = []
+
+    def add(self, tensor: Tensor, index: int, columns: Columns, now: int) -> list[int]:
+        """Place a tensor over what lies there; those of them that are still in use."""
+        assert tensor.address is not None
+        start = tensor.address[1]
+        end = start + tensor.partition_bytes
+        low, high = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        below = self._tensors[low:high]
+        self._starts[low:high], self._ends[low:high] = [start], [end]
+        self._tensors[low:high] = [index]
+        return [other for other in below if columns.last_use[other] >= now]
 
 
 def _overlap(columns: Columns, later: Tensor, earlier: Tensor, time: int) -> Diagnostic:

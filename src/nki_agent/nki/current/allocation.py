@@ -20,6 +20,7 @@ from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.nki.current.values import SBUF, Region
 from nki_agent.nki.current.view import Storage
 from nki_agent.program.records import Init
+from nki_agent.program.validate import RANK_MAX
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
@@ -57,6 +58,8 @@ def _shape(value: object, what: str) -> tuple[int, ...]:
         fail("NK203", f"shape of {what}", got=str(value)[:80], limit="a tuple of positive integers")
     if not shape or min(shape) < 1:
         fail("NK203", f"shape of {what}", got=str(shape), limit="a tuple of positive integers")
+    if len(shape) > RANK_MAX:
+        fail("NK203", f"dimensions of {what}", got=str(len(shape)), limit=str(RANK_MAX))
     return shape
 
 

@@ -6,6 +6,7 @@ sandbox, so a kernel file cannot run itself there.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -85,4 +86,8 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
         )
     if fn is None:
         return jit
-    return fn if isinstance(fn, Kernel) else Kernel(fn)
+    if isinstance(fn, Kernel):
+        return fn
+    if not inspect.isfunction(fn):
+        fail("NK102", "`nki.jit`", got=type(fn).__name__, limit="a function written with `def`")
+    return Kernel(fn)

@@ -216,9 +216,10 @@ def _reduce(name: str, x: NkiTensor, axis: object, dtype: object, *, keepdims: b
     kept = tuple(1 if d in axes else n for d, n in enumerate(x.shape))
     tile = tile_like(x, dtype, kept)
     ISA["tensor_reduce"](dst=tile, op=LANGUAGE[name], data=x, axis=axes)
-    if keepdims or len(kept) - len(axes) < MATRIX_DIMS:
+    if keepdims:
         return tile
-    return tile.reshape(tuple(n for d, n in enumerate(kept) if d not in axes))
+    dropped = tuple(n for d, n in enumerate(kept) if d not in axes)
+    return tile.reshape(dropped if len(dropped) >= MATRIX_DIMS else (*dropped, 1))
 
 
 def _make_reduction(public: str, op: str) -> None:

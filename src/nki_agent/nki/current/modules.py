@@ -16,10 +16,10 @@ from typing import Any
 
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.table import TABLE
-from nki_agent.nki.current import (
-    chance,  # noqa: F401 - registers its functions
+from nki_agent.nki.current import (  # noqa: F401 - some register their functions
+    chance,
     control,
-    language,  # noqa: F401 - registers its functions
+    language,
     values,
 )
 from nki_agent.nki.current.allocation import ISA, LANGUAGE

@@ -45,7 +45,9 @@ from nki_agent.program.records import (
     walk,
 )
 
-_OWN_FOLDER = str(Path(__file__).parent) + os.sep
+_OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
+_FIRST_OWN = ("run_entry", "_trace_files")
+"""Functions of ours that run kernel code: what called them is no part of a kernel's stack."""
 
 Form = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 """Kind, first partition, shape, strides: views of equal forms make equal operands."""
@@ -317,7 +319,7 @@ def frames_of(frame: FrameType | None) -> Stack:
     while frame is not None:
         code = frame.f_code
         own = code.co_filename.startswith(_OWN_FOLDER)
-        if own and code.co_name == "run_entry":
+        if own and code.co_name in _FIRST_OWN:
             break
         if not own:
             frames.append(Frame(code.co_filename, frame.f_lineno, code.co_name))

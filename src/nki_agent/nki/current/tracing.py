@@ -81,7 +81,11 @@ def encode_request(request: TraceRequest) -> bytes:
 
 def trace_bytes(payload: bytes) -> bytes:
     """Trace an encoded request and encode the reply: the sandbox's entry."""
-    return encode_reply(trace(_REQUEST.decode(payload)))
+    reply = trace(_REQUEST.decode(payload))
+    try:
+        return encode_reply(reply)
+    except (OverflowError, TypeError, UnicodeEncodeError) as error:
+        return encode_reply(TraceReply(program=None, findings=(_unstorable(error),)))
 
 
 def trace_source(
@@ -128,6 +132,14 @@ def _answer(make: Callable[[], Program], files: Mapping[str, str]) -> TraceReply
         STATE.recorder = None
 
 
+def _unstorable(error: Exception) -> Diagnostic:
+    return Diagnostic(
+        code="NK109",
+        what=f"a number or a name of the kernel has no place in a Program: {error}",
+        hint="integers have 64 bits; names are Unicode text",
+    )
+
+
 def _too_much(error: BaseException, files: Mapping[str, str]) -> Diagnostic:
     what = "memory" if isinstance(error, MemoryError) else "recursion depth"
     return Diagnostic(
@@ -146,13 +158,19 @@ def _raised(error: BaseException, files: Mapping[str, str]) -> Diagnostic | None
         return Diagnostic(code="NK101", what=f"syntax error: {error.msg}", where=where)
     if not where:
         return None
-    text = f"{type(error).__name__}: {error}"
     return Diagnostic(
         code="NK109",
-        what=f"the kernel raised {text}",
+        what=f"the kernel raised {_text_of(error)}",
         where=where,
         hint="shapes and dtypes are known while tracing, values are not",
     )
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - the text is the kernel's own code
+        return "an error that cannot be printed"
 
 
 def _where(error: BaseException, files: Mapping[str, str]) -> Stack:
@@ -209,7 +227,7 @@ def _launch_of(module: ModuleType, arguments: Sequence[ArgumentSpec]) -> Launch:
         Diagnostic(
             code="NK116",
             what="`grid` of the kernel file",
-            got=str(cores)[:60],
+            got=str(cores)[:60] if all(type(n) is int for n in cores) else "no tuple of integers",
             limit="(1,) or (2,)",
             where=(Frame(str(module.__file__), 1, ""),),
             hint="remove `grid`; loop over tiles inside of the kernel",

@@ -1,4 +1,4 @@
-"""NK117: names that still work and that a later NKI will not have.
+"""NK118: names that still work and that a later NKI will not have.
 
 Law: advice only, and only where the vendor says so. An edit is carried where the successor is the
 same thing under another name.
@@ -64,7 +64,7 @@ def _advice(
     unit: Unit, node: ast.AST, name: str, successor: str, edits: tuple[Edit, ...]
 ) -> Diagnostic:
     finding = Diagnostic(
-        code="NK117",
+        code="NK118",
         what=f"`{name}` is deprecated",
         severity=Severity.ADVICE,
         hint=f"use {successor}",

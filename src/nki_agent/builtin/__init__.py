@@ -1,0 +1,1 @@
+"""Writes NKI kernels from a reference by rules, without a model."""

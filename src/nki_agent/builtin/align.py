@@ -1,0 +1,253 @@
+"""Which axes the nodes of one stage share, and how each tensor in HBM runs along them.
+
+Axes are counted from the right (-1 is the last), as broadcasting does. `align` gives the axis of
+every dimension of every node, or None where the nodes do not share one iteration space;
+`merge_axes` joins neighbouring axes that every tensor walks through in one stride.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from nki_agent.builtin.graph import Graph, Node, Op, contiguous_strides
+from nki_agent.builtin.plan import Size
+
+Axes = tuple[int | None, ...]
+
+
+@dataclass(slots=True)
+class Alignment:
+    """Sizes of the shared axes, the axes of each node's dimensions, and the reduced axes."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    axes: dict[int, Axes] = field(default_factory=dict)
+    reduced: set[frozenset[int]] = field(default_factory=set)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes from the outermost to the innermost."""
+        return tuple(sorted(self.sizes))
+
+
+def align(graph: Graph, group: Sequence[int], *, seed: int | None = None) -> Alignment | None:
+    """Align the nodes of a group; None if they do not share an iteration space.
+
+    `seed` is a node (a product) whose dimensions are the axes; then none may be added.
+    """
+    found = Alignment()
+    if seed is not None:
+        shape = graph[seed].shape
+        axes = tuple(range(-len(shape), 0))
+        found.axes[seed] = axes
+        found.sizes = dict(zip(axes, shape, strict=True))
+    for node_id in group:
+        if node_id == seed:
+            continue
+        if not _place(graph, graph[node_id], found):
+            return None
+    if seed is not None and (len(found.sizes) != len(graph[seed].shape) or found.reduced):
+        return None
+    return found
+
+
+def _place(graph: Graph, node: Node, found: Alignment) -> bool:
+    """Give a node's dimensions their axes; False if it does not fit."""
+    shape = graph[node.inputs[0]].shape if node.op is Op.REDUCE else node.shape
+    axes = _axes_of_inputs(graph, node, len(shape), found)
+    if axes is None or not _take_sizes(shape, axes, found):
+        return False
+    if node.op is Op.REDUCE:
+        gone = frozenset(a for d in node.axes if (a := axes[d]) is not None)
+        found.reduced.add(gone)
+        axes = [None if dim in node.axes else axis for dim, axis in enumerate(axes)]
+    found.axes[node.id] = tuple(axes)
+    return True
+
+
+def _axes_of_inputs(
+    graph: Graph, node: Node, rank: int, found: Alignment
+) -> list[int | None] | None:
+    """Axes that follow from values of the group; None where two values disagree."""
+    axes: list[int | None] = [None] * rank
+    for source in node.inputs:
+        inner = inner_axes(graph, source, found)
+        if inner is None:
+            if inner_base(graph, source, found) is not None:
+                return None
+            continue
+        for dim, axis in enumerate(inner, start=rank - len(inner)):
+            if axis is not None and axes[dim] not in (None, axis):
+                return None
+            axes[dim] = axis if axis is not None else axes[dim]
+    return axes
+
+
+def _take_sizes(shape: Sequence[int], axes: list[int | None], found: Alignment) -> bool:
+    """Fill the open axes from the right and note all sizes; False if one differs."""
+    for dim, size in enumerate(shape):
+        if axes[dim] is None and size != 1:
+            axes[dim] = dim - len(shape)
+        axis = axes[dim]
+        if axis is None:
+            continue
+        if found.sizes.setdefault(axis, size) not in (size, 1):
+            return False
+        if size != 1:
+            found.sizes[axis] = size
+    known = [axis for axis in axes if axis is not None]
+    for missing in range(min(known, default=0), 0):
+        found.sizes.setdefault(missing, 1)
+    return known == sorted(set(known))
+
+
+def inner_base(graph: Graph, source: int, found: Alignment) -> int | None:
+    """The node of this group that `source` is or views; None if it comes from elsewhere."""
+    base = graph.base(source).id
+    return base if base in found.axes else None
+
+
+def inner_axes(graph: Graph, source: int, found: Alignment) -> Axes | None:
+    """The axes of a value of the group, seen through a view that only drops or adds 1s."""
+    base_id = inner_base(graph, source, found)
+    if base_id is None:
+        return None
+    node, base = graph[source], graph[base_id]
+    if node.id == base.id:
+        return found.axes[base_id]
+    if node.offset:
+        return None
+    steps = contiguous_strides(base.shape)
+    by_stride = {
+        (step, size): axis
+        for step, size, axis in zip(steps, base.shape, found.axes[base_id], strict=True)
+        if size != 1
+    }
+    result: list[int | None] = []
+    used = 0
+    for size, stride in zip(node.shape, node.strides, strict=True):
+        if size == 1 or stride == 0:
+            result.append(None)
+        elif (stride, size) in by_stride:
+            result.append(by_stride[stride, size])
+            used += 1
+        else:
+            return None
+    return tuple(result) if used == len(by_stride) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How one tensor in HBM runs along the axes: strides in elements by axis, and an offset."""
+
+    strides: dict[int, int]
+    offset: int
+
+
+def walk_of(graph: Graph, source: int, axes: Axes, found: Alignment) -> Walk:
+    """Strides of an outside operand whose last dimensions lie along `axes`, right-aligned."""
+    node = graph[source]
+    strides = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
+    result: dict[int, int] = {}
+    for dim, axis in enumerate(axes[len(axes) - len(node.shape) :]):
+        if axis is None:
+            continue
+        broadcast = node.shape[dim] == 1 and found.sizes[axis] != 1
+        result[axis] = 0 if broadcast else strides[dim]
+    return Walk(result, node.offset if node.op is Op.VIEW else 0)
+
+
+def outside_operands(
+    graph: Graph, group: Sequence[int], found: Alignment
+) -> Iterator[tuple[int, Axes]]:
+    """(operand, axes of its reader's dimensions) for each value from outside the group."""
+    for node_id in group:
+        node = graph[node_id]
+        if node.op is Op.MATMUL:
+            continue
+        for source in node.inputs:
+            if graph[source].op is Op.CONST or inner_base(graph, source, found) is not None:
+                continue
+            axes = found.axes[node_id]
+            if node.op is Op.REDUCE:
+                axes = _axes_before(graph, node, found)
+            yield source, axes
+
+
+def _axes_before(graph: Graph, node: Node, found: Alignment) -> Axes:
+    """A reduction's axes before it reduced."""
+    rank = len(graph[node.inputs[0]].shape)
+    kept = found.axes[node.id]
+    return tuple(dim - rank if dim in node.axes else kept[dim] for dim in range(rank))
+
+
+def varying(alignments: Sequence[Alignment], node_id: int) -> frozenset[int]:
+    """The axes along which a node's value varies at any shape set."""
+    return frozenset(a for found in alignments for a in found.axes[node_id] if a is not None)
+
+
+def moving_axes(walks: Sequence[Walk]) -> frozenset[int]:
+    """The axes along which a tensor is read at any shape set."""
+    return frozenset(axis for walk in walks for axis, stride in walk.strides.items() if stride)
+
+
+def merge_axes(
+    order: Sequence[int],
+    sizes: Sequence[dict[int, int]],
+    walks: Sequence[Sequence[Walk]],
+    *,
+    fences: frozenset[int],
+) -> list[tuple[int, ...]]:
+    """Group neighbouring axes that every walk crosses in one stride, at every shape set.
+
+    `sizes[s]` and `walks[s]` belong to shape set s. No group reaches across a fence: an axis in
+    `fences` starts a new group.
+    """
+    groups: list[list[int]] = []
+    for axis in order:
+        left = groups[-1][-1] if groups else None
+        if left is not None and axis not in fences and _joins(left, axis, sizes, walks):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return [tuple(group) for group in groups]
+
+
+def _joins(
+    left: int, right: int, sizes: Sequence[dict[int, int]], walks: Sequence[Sequence[Walk]]
+) -> bool:
+    for size, walk_set in zip(sizes, walks, strict=True):
+        if size[left] == 1:
+            continue
+        for walk in walk_set:
+            inner = walk.strides.get(right, 0)
+            if size[right] == 1:
+                # An axis of one element may have any stride.
+                if walk.strides.get(left, 0) != 0:
+                    return False
+                continue
+            if walk.strides.get(left, 0) != inner * size[right]:
+                return False
+    return True
+
+
+def group_stride(
+    group: Sequence[int], walks: Sequence[Walk], sizes: Sequence[dict[int, int]]
+) -> Size:
+    """A merged group's stride for one tensor at each shape set: its innermost moving axis's."""
+    result = []
+    for walk, size in zip(walks, sizes, strict=True):
+        moving = [axis for axis in group if size[axis] != 1]
+        result.append(walk.strides.get(moving[-1], 0) if moving else 0)
+    return tuple(result)
+
+
+def group_size(group: Sequence[int], sizes: Sequence[dict[int, int]]) -> Size:
+    """Elements of a merged group at each shape set."""
+    result = []
+    for size in sizes:
+        total = 1
+        for axis in group:
+            total *= size[axis]
+        result.append(total)
+    return tuple(result)

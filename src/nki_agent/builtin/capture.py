@@ -1,0 +1,178 @@
+"""A task as one graph for each of its shape sets.
+
+Law: the graphs of a task differ in sizes and in numbers made from sizes, and in nothing else; a
+task whose graph changes with its shapes is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nki_agent.builtin.capture_numpy import capture_numpy
+from nki_agent.builtin.graph import (
+    ROWWISE,
+    Graph,
+    GraphBuilder,
+    Op,
+    UnsupportedError,
+    contiguous_strides,
+    is_transposed,
+    prune,
+)
+from nki_agent.task.numpy_reference import NumpyReference
+from nki_agent.task.task import Form, ShapeSet, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The same graph at each shape set; `graphs[0]` is the one that decisions are made on."""
+
+    graphs: tuple[Graph, ...]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph at the dev shapes."""
+        return self.graphs[0]
+
+    def numbers(self) -> dict[int, tuple[float, ...]]:
+        """The value of each CONST node at each shape set."""
+        return {
+            node.id: tuple(g[node.id].value for g in self.graphs)
+            for node in self.graph.nodes
+            if node.op is Op.CONST
+        }
+
+    def shape(self, node_id: int) -> tuple[tuple[int, ...], ...]:
+        """The shape of a node: for each axis its size at each shape set."""
+        shapes = [g[node_id].shape for g in self.graphs]
+        return tuple(zip(*shapes, strict=True)) if shapes[0] else ()
+
+
+def capture_task(task: Task) -> Captured:
+    """Capture the reference at every shape set.
+
+    Raises: UnsupportedError: an operator, a dtype or a form that is not covered; shapes that
+    change the graph.
+    """
+    if task.updates:
+        raise UnsupportedError(task.updates[0], "it is updated in place, which is not covered")
+    return make_captured([capture_shapes(shapes, task.form) for shapes in task.shape_sets])
+
+
+def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
+    """Capture the reference at one shape set."""
+    match form:
+        case Form.MODULE | Form.TORCH_FUNCTION:
+            from nki_agent.builtin import capture_torch  # noqa: PLC0415 - PyTorch is optional
+
+            return capture_torch.capture_torch(shapes, shapes.reference)  # type: ignore[arg-type]
+        case Form.NUMPY_FUNCTION:
+            assert isinstance(shapes.reference, NumpyReference)
+            return capture_numpy(shapes, shapes.reference)
+
+
+def make_captured(graphs: list[Graph]) -> Captured:
+    """Check that the graphs are the same but for sizes, and prepare them for planning."""
+    ready = [store_transposed(take_apart(graph)) for graph in graphs]
+    first = ready[0]
+    for other in ready[1:]:
+        pairs = zip(first.nodes, other.nodes, strict=False)
+        same = len(first.nodes) == len(other.nodes) and first.outputs == other.outputs
+        if not same or any(a.structure != b.structure for a, b in pairs):
+            raise UnsupportedError("the reference", "its operators change with the shapes")
+    return Captured(tuple(ready))
+
+
+def take_apart(graph: Graph) -> Graph:
+    """Give every output a node of its own that is stored row by row."""
+    builder = GraphBuilder(nodes=list(graph.nodes), arguments=list(graph.arguments))
+    outputs: list[int] = []
+    for output in graph.outputs:
+        node = graph[output]
+        base = graph.base(output)
+        plain = node.op is not Op.VIEW or (
+            node.offset == 0
+            and node.strides == contiguous_strides(node.shape)
+            and node.num_elems == base.num_elems
+        )
+        taken = {
+            builder.nodes[o].inputs[0] if builder.nodes[o].op is Op.VIEW else o for o in outputs
+        }
+        if plain and base.op not in (Op.INPUT, Op.CONST) and base.id not in taken:
+            outputs.append(output)
+            continue
+        builder.origin = node.origin
+        outputs.append(builder.unary("copy", output))
+    return prune(Graph(tuple(builder.nodes), graph.arguments, tuple(outputs)))
+
+
+def store_transposed(graph: Graph) -> Graph:
+    """Let the Tensor Engine turn what elementwise nodes would read across rows."""
+    builder = GraphBuilder(arguments=list(graph.arguments))
+    new_id: dict[int, int] = {}
+    turned: dict[int, int] = {}
+    for node in graph.nodes:
+        builder.origin = node.origin
+        sources = []
+        for source in node.inputs:
+            if node.op in ROWWISE | {Op.SOFTMAX} and is_transposed(graph[source]):
+                if source not in turned:
+                    turned[source] = builder.transpose(new_id[source])
+                sources.append(turned[source])
+            else:
+                sources.append(new_id[source])
+        if node.op is Op.UNARY and node.function == "copy" and node.inputs[0] in turned:
+            new_id[node.id] = builder.cast(sources[0], node.dtype)
+        else:
+            new_id[node.id] = builder.repeat(node, sources)
+    return prune(
+        Graph(tuple(builder.nodes), graph.arguments, tuple(new_id[o] for o in graph.outputs))
+    )
+
+
+def expand_softmax(graph: Graph, keep: frozenset[int]) -> Graph:
+    """Replace each softmax by row maximum, exponentials and row sum, but for those in `keep`."""
+    if not any(node.op is Op.SOFTMAX and node.id not in keep for node in graph.nodes):
+        return graph
+    builder = GraphBuilder(arguments=list(graph.arguments))
+    new_id: dict[int, int] = {}
+    for node in graph.nodes:
+        builder.origin = node.origin
+        if node.op is not Op.SOFTMAX or node.id in keep:
+            fields = {
+                name: getattr(node, name)
+                for name in (
+                    "op",
+                    "shape",
+                    "dtype",
+                    "function",
+                    "axes",
+                    "value",
+                    "strides",
+                    "offset",
+                    "name",
+                    "causal",
+                )
+            }
+            new_id[node.id] = builder._add(**fields, inputs=tuple(new_id[i] for i in node.inputs))
+            continue
+        new_id[node.id] = _softmax(
+            builder, node.function, new_id[node.inputs[0]], node.axes, causal=node.causal
+        )
+        made = builder.nodes[new_id[node.id]]
+        if made.dtype is not node.dtype:
+            new_id[node.id] = builder.cast(made.id, node.dtype)
+    return Graph(tuple(builder.nodes), graph.arguments, tuple(new_id[o] for o in graph.outputs))
+
+
+def _softmax(
+    builder: GraphBuilder, function: str, x: int, axes: tuple[int, ...], *, causal: bool
+) -> int:
+    if causal:
+        raise UnsupportedError("softmax", "a causal mask is covered inside attention only")
+    shifted = builder.binary("subtract", x, builder.reduce("maximum", x, axes, keepdims=True))
+    exps = builder.unary("exp", shifted)
+    total = builder.reduce("add", exps, axes, keepdims=True)
+    if function == "log_softmax":
+        return builder.binary("subtract", shifted, builder.unary("log", total))
+    return builder.binary("divide", exps, total)

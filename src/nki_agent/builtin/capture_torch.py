@@ -1,0 +1,407 @@
+"""A PyTorch module or function as a graph. Needs PyTorch.
+
+The code runs once on tensors without data ("meta"), each operator is seen below autograd, where
+names are few and fixed, and becomes nodes. Law: nothing of the user's module is changed, and code
+that asks a tensor for its values is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as nnf
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nki_agent.base.errors import NkiAgentError, TaskError
+from nki_agent.builtin.aten import ATEN, call_rule
+from nki_agent.builtin.graph import (
+    Graph,
+    GraphBuilder,
+    Node,
+    Op,
+    UnsupportedError,
+    contiguous_strides,
+)
+from nki_agent.builtin.rules import Ref, Rules
+from nki_agent.isa.dtype import DType, find_dtype
+from nki_agent.task.task import ShapeSet
+from nki_agent.task.torch_reference import TorchReference
+
+_ALIASES = frozenset(
+    {"alias", "detach", "lift_fresh", "lift", "contiguous", "_to_copy", "to", "clone"}
+)
+_VIEWS = frozenset(
+    {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "unsqueeze"}
+    | {"squeeze", "select", "slice", "unbind", "split", "split_with_sizes", "narrow", "chunk"}
+    | {"movedim", "swapaxes", "flatten", "unflatten", "numpy_T", "diagonal"}
+)
+_FILLS: dict[str, float] = {
+    "zeros": 0.0, "ones": 1.0, "zeros_like": 0.0, "ones_like": 1.0, "new_zeros": 0.0,
+    "new_ones": 1.0,
+}  # fmt: skip
+_VALUE_FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
+_STORAGE_OPTIONS = frozenset(
+    {"dtype", "device", "layout", "pin_memory", "memory_format", "out", "non_blocking"}
+)
+"""Options that say how a result is stored; its dtype is read from the result."""
+_HINTS = {
+    "convolution": "convolutions come with a later version",
+    "arange": "pass the positions as an input",
+    "embedding": "gathers come with a later version",
+    "_local_scalar_dense": "control flow on values cannot be traced; use `torch.where`",
+}
+
+
+def capture_torch(shapes: ShapeSet, reference: TorchReference) -> Graph:
+    """Run the reference on shapes alone.
+
+    Raises:
+        UnsupportedError: an operator without a rule.
+        TaskError: the user's code raised on tensors without data.
+    """
+    builder = GraphBuilder()
+    tracer = _Tracer(builder)
+    native = {b.argument.name: (b.native_shape, b.native_dtype) for b in reference.call.bindings()}
+    native |= {
+        w.argument.name: (w.native_shape, str(w.tensor.dtype).removeprefix("torch."))
+        for w in reference.weights
+    }
+    proxies: dict[str, torch.Tensor] = {}
+    for argument in shapes.tensors:
+        shape, dtype = native[argument.name]
+        stored = argument.dtype.value if argument.dtype.is_float else dtype
+        proxy = torch.empty(shape, dtype=_torch_dtype(stored), device="meta")
+        node = builder.input(argument.name, argument.shape, argument.dtype)
+        if tuple(shape) != argument.shape:
+            node = builder.view(node, shape=tuple(shape), strides=contiguous_strides(shape))
+        tracer.bind(proxy, node)
+        proxies[argument.name] = proxy
+    for weight in reference.weights:
+        tracer.replace(weight.tensor, proxies[weight.argument.name])
+    values = {b.argument.name: proxies[b.argument.name] for b in reference.call.bindings()}
+    with _quiet(), torch.device("meta"), _Products(tracer), tracer:
+        outputs = _run(reference, values, tracer)
+    found = [_output(tracer, name, value) for name, value in outputs.items()]
+    return builder.finish(found)
+
+
+def _run(
+    reference: TorchReference, values: dict[str, torch.Tensor], tracer: _Tracer
+) -> dict[str, Any]:
+    try:
+        return reference.call.run(reference.entry, values)
+    except TaskError as error:
+        if tracer.fault is not None:
+            raise tracer.fault from error
+        raise UnsupportedError(
+            "the reference",
+            f"it cannot run without data: {error}",
+            hint="avoid `.item()` and branches on values",
+        ) from error
+
+
+def _output(tracer: _Tracer, name: str, value: Any) -> int:
+    if not isinstance(value, torch.Tensor):
+        raise UnsupportedError(name, f"an output is a {type(value).__name__}, not a tensor")
+    return tracer.find(tracer.proxy(value), name)
+
+
+def _torch_dtype(name: str) -> torch.dtype:
+    found = getattr(torch, "bool" if name == "bool_" else name, None)
+    if not isinstance(found, torch.dtype):
+        raise UnsupportedError(name, "PyTorch has no such dtype")
+    return found
+
+
+def _dtype_of(tensor: torch.Tensor, origin: str) -> DType:
+    name = str(tensor.dtype).removeprefix("torch.")
+    found = find_dtype({"int64": "int32"}.get(name, name))
+    if found is None:
+        raise UnsupportedError(origin, f"its result is {name}, which the chip does not have")
+    return found
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records each operator while it is active."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.builder = builder
+        self.rules = Rules(builder)
+        self.fault: NkiAgentError | None = None
+        self.is_paused = False
+        self._nodes: dict[int, int] = {}
+        self._proxies: dict[int, torch.Tensor] = {}
+        self._alive: list[torch.Tensor] = []
+        """Keeps every tensor, so that an `id` is never used twice."""
+
+    def bind(self, tensor: torch.Tensor, node: int) -> None:
+        """This tensor is this node from now on."""
+        self._alive.append(tensor)
+        self._nodes[id(tensor)] = node
+
+    def replace(self, real: torch.Tensor, proxy: torch.Tensor) -> None:
+        """Stand in for a weight of the module."""
+        self._alive.append(real)
+        self._proxies[id(real)] = proxy
+
+    def proxy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor without data that stands for this one."""
+        return self._proxies.get(id(tensor), tensor)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Operators run without being recorded: the caller makes the node."""
+        self.is_paused = True
+        try:
+            yield
+        finally:
+            self.is_paused = False
+
+    def stand_in(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor without data for any tensor that the reference may pass."""
+        tensor = self.proxy(tensor)
+        if id(tensor) not in self._nodes:
+            self.bind(tensor, self.find(tensor, "matmul"))
+        return self._as_meta(tensor)
+
+    def find(self, tensor: torch.Tensor, origin: str) -> int:
+        """The node of a tensor; a constant of the user's file is taken if it is one number."""
+        node = self._nodes.get(id(tensor))
+        if node is not None:
+            return node
+        if tensor.device.type != "meta" and tensor.numel() == 1:
+            return self.builder.const(float(tensor), tuple(tensor.shape), _dtype_of(tensor, origin))
+        raise UnsupportedError(
+            origin,
+            f"a constant of shape {list(tensor.shape)} is neither an input nor a weight",
+            hint="make it an input, or register it as a buffer",
+        )
+
+    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.is_paused:
+            return func(*args, **(kwargs or {}))
+        try:
+            return self._trace(func, args, kwargs or {})
+        except NkiAgentError as error:
+            self.fault = error
+            raise
+
+    def _trace(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        name = func._schema.name.removeprefix("aten::")
+        origin = f"aten.{name}"
+        self.builder.origin = origin
+        args, kwargs = _map(args, self.proxy), _map(kwargs, self.proxy)
+        for tensor in _tensors((args, kwargs)):
+            if id(tensor) not in self._nodes:
+                self.bind(tensor, self.find(tensor, origin))
+        args, kwargs = _map(args, self._as_meta), _map(kwargs, self._as_meta)
+        in_place = name.endswith("_") and not name.startswith("__")
+        name = name.rstrip("_") if in_place else name
+        result = func(*args, **kwargs)
+        if in_place:
+            self._require_plain(args[0], origin)
+        nodes = self._nodes_of(name, func, args, kwargs, result)
+        for tensor, node in zip(_tensors(result), nodes, strict=False):
+            if node is not None:
+                self.bind(tensor, self._stored(node, tensor, origin))
+        return result
+
+    def _as_meta(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type == "meta":
+            return tensor
+        proxy = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+        self.bind(proxy, self._nodes[id(tensor)])
+        return proxy
+
+    def _require_plain(self, tensor: torch.Tensor, origin: str) -> None:
+        if tensor._is_view():
+            raise UnsupportedError(
+                origin,
+                "it writes into a part of another tensor",
+                hint="use the form without `_`, and `torch.where`",
+            )
+
+    def _stored(self, node: int, tensor: torch.Tensor, origin: str) -> int:
+        """The node with the dtype that the reference stores."""
+        return self.builder.cast(node, _dtype_of(tensor, origin))
+
+    def _nodes_of(
+        self, name: str, func: Any, args: Any, kwargs: dict[str, Any], result: Any
+    ) -> Sequence[int | None]:
+        if name in _FILLS or name in _VALUE_FILLS:
+            return self._fill(name, args, kwargs, result)
+        if name in _ALIASES:
+            return [self._nodes[id(args[0])]]
+        if name == "copy":
+            return [self._broadcast(self._nodes[id(args[1])], tuple(args[0].shape))]
+        if name in _VIEWS:
+            return self._view(func, args, kwargs)
+        if name not in ATEN:
+            hint = _HINTS.get(name, "write it with other operators, or use another `--model`")
+            raise UnsupportedError(f"aten.{name}", "there is no rule for it", hint=hint)
+        options = {k: _map(v, self._ref) for k, v in kwargs.items() if k not in _STORAGE_OPTIONS}
+        made = call_rule(self.rules, name, *_map(args, self._ref), **options)
+        return [None if ref is None else ref.id for ref in made]
+
+    def _ref(self, tensor: torch.Tensor) -> Ref:
+        return Ref(self._nodes[id(tensor)])
+
+    def _fill(self, name: str, args: Any, kwargs: Any, result: torch.Tensor) -> list[int | None]:
+        if name in _FILLS:
+            value = _FILLS[name]
+        else:
+            position = _VALUE_FILLS[name]
+            value = args[position] if len(args) > position else kwargs["fill_value"]
+        return [self.builder.const(float(value), tuple(result.shape), _dtype_of(result, name))]
+
+    def _broadcast(self, node_id: int, shape: tuple[int, ...]) -> int:
+        node = self.builder.nodes[node_id]
+        return node_id if node.shape == shape else self._derive(node, lambda t: t.expand(shape))[0]
+
+    def _view(self, func: Any, args: Any, kwargs: dict[str, Any]) -> list[int]:
+        node = self.builder.nodes[self._nodes[id(args[0])]]
+
+        def apply(shadow: torch.Tensor) -> Any:
+            return func(shadow, *args[1:], **kwargs)
+
+        try:
+            return self._derive(node, apply)
+        except RuntimeError:
+            # The layout cannot be viewed so: store it row by row first.
+            stored = self.builder.unary("copy", node.id)
+            return self._derive(self.builder.nodes[stored], apply)
+
+    def _derive(self, node: Node, apply: Callable[[torch.Tensor], Any]) -> list[int]:
+        """Apply a view to a stand-in with the node's own strides, and read the new ones."""
+        is_view = node.op is Op.VIEW
+        base = node.inputs[0] if is_view else node.id
+        strides = node.strides if is_view else contiguous_strides(node.shape)
+        shadow = torch.empty_strided(node.shape, strides, device="meta")
+        return [
+            self.builder.view(
+                base,
+                shape=tuple(tensor.shape),
+                strides=tuple(tensor.stride()),
+                offset=node.offset + int(tensor.storage_offset()),
+            )
+            for tensor in _tensors(apply(shadow))
+        ]
+
+
+_MATMULS = frozenset(
+    {torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm}
+)
+_CONSTANTS = frozenset({torch.tensor, torch.as_tensor})
+_MATRIX_RANK = 2
+
+
+class _Products(TorchFunctionMode):
+    """Sees products and attention before PyTorch folds their axes or chooses a form by device."""
+
+    def __init__(self, tracer: _Tracer) -> None:
+        super().__init__()
+        self._tracer = tracer
+
+    def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # The module's own weights may hold another dtype from an earlier run.
+        args = _map(args, self._tracer.proxy)
+        kwargs = _map(kwargs or {}, self._tracer.proxy)
+        if func is nnf.scaled_dot_product_attention:
+            return self._attend(*args, **kwargs)
+        if func is nnf.linear:
+            return self._linear(*args, **kwargs)
+        if func in _CONSTANTS:
+            # Without data a constant would lose its value.
+            kwargs.setdefault("device", "cpu")
+        if func in _MATMULS and len(args) == _MATRIX_RANK:
+            first, second = (self._tracer.stand_in(a) for a in args)
+            if min(first.dim(), second.dim()) >= _MATRIX_RANK:
+                return self._multiply(first, second)
+        return func(*args, **kwargs)
+
+    def _multiply(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        tracer = self._tracer
+        tracer.builder.origin = "aten.matmul"
+        with tracer.paused():
+            result = first @ second
+        pair = tracer.find(first, "matmul"), tracer.find(second, "matmul")
+        tracer.bind(result, tracer.builder.matmul(*pair, _dtype_of(result, "matmul")))
+        return result
+
+    def _linear(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        x, weight = self._tracer.stand_in(x), self._tracer.stand_in(weight)
+        if x.dim() < _MATRIX_RANK:
+            return nnf.linear(x, weight, bias)
+        product = self._multiply(x, weight.t())
+        return product if bias is None else product + bias
+
+    def _attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        *rest: float,
+        **options: Any,
+    ) -> torch.Tensor:
+        dropout_p, is_causal, *_ = (*rest, 0.0, False)[: max(2, len(rest))]
+        is_causal = options.get("is_causal", is_causal)
+        scale = options.get("scale")
+        if options.get("dropout_p", dropout_p) or options.get("enable_gqa"):
+            raise UnsupportedError(
+                "scaled_dot_product_attention", "dropout and grouped heads are not covered"
+            )
+        scores = (query @ key.transpose(-2, -1)) * (
+            query.shape[-1] ** -0.5 if scale is None else scale
+        )
+        if attn_mask is not None:
+            is_bool = attn_mask.dtype is torch.bool
+            scores = (
+                scores.masked_fill(~attn_mask, float("-inf")) if is_bool else scores + attn_mask
+            )
+        weights = torch.softmax(scores, -1)
+        if is_causal:
+            tracer = self._tracer
+            made = tracer.find(weights, "scaled_dot_product_attention")
+            source = tracer.builder.nodes[made].inputs[0]
+            tracer.bind(weights, tracer.builder.softmax(source, causal=True))
+        return weights @ value
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+
+
+def _map(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_map(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: _map(item, change) for key, item in value.items()}
+    return value

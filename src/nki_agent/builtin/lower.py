@@ -1,0 +1,386 @@
+"""Elementwise nodes and row reductions as NKI instructions, fused where one pass does for two.
+
+Law: everything is computed in float32 and rounded once, in the step that writes a result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nki_agent.builtin.graph import Node, Op, UnsupportedError
+from nki_agent.builtin.pending import (
+    NAMES,
+    REDUCED_NAMES,
+    SCALAR_PAIR,
+    Pending,
+    Place,
+    Tiles,
+    Value,
+)
+from nki_agent.builtin.plan import (
+    Activate,
+    Combine,
+    Copy,
+    CopyWhere,
+    Fill,
+    Invert,
+    Kind,
+    Operand,
+    Reduce,
+    Scalar,
+    Scale,
+    ScaleCombine,
+    Tile,
+)
+from nki_agent.isa.dtype import DType
+
+_COMMUTATIVE = frozenset(
+    {"add", "multiply", "maximum", "minimum", "equal", "not_equal"}
+    | {"logical_and", "logical_or", "logical_xor"}
+)
+_MIRRORED = {
+    "less": "greater",
+    "greater": "less",
+    "less_equal": "greater_equal",
+    "greater_equal": "less_equal",
+}
+_ACTIVATIONS = frozenset(
+    {"exp", "log", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid", "relu", "gelu", "silu"}
+    | {"gelu_apprx_tanh", "mish", "erf", "softplus", "square", "sign", "abs", "arctan"}
+)
+
+
+class Lowering(Tiles):
+    """Lowers the nodes of one stage, in graph order."""
+
+    # -- nodes ------------------------------------------------------------------------------------
+    def lower(self, node: Node) -> None:
+        """Lower one node."""
+        match node.op:
+            case Op.INPUT | Op.CONST | Op.VIEW:
+                return
+            case Op.UNARY:
+                self._values[node.id] = self._unary(node)
+            case Op.BINARY:
+                self._values[node.id] = self._binary(node)
+            case Op.WHERE:
+                self._values[node.id] = self._where(node)
+            case Op.REDUCE:
+                self._values[node.id] = self._reduce(node)
+            case Op.SOFTMAX | Op.MATMUL | Op.TRANSPOSE:
+                raise AssertionError(f"{node.op} is taken apart before it is lowered")
+
+    def _chain(self, node: Node, value: Value, scalar: Scalar) -> Value:
+        """Append a scalar operator."""
+        if isinstance(value, tuple):
+            raise UnsupportedError(node.origin, "an operator on two constants")
+        place = self.places[node.id]
+        if len(value.scalars) >= SCALAR_PAIR:
+            tile = self.apply(value, "scaled")
+            value = Pending(tile, (), value.kind, value.level)
+        return Pending(value.tile, (*value.scalars, scalar), place.kind, place.level)
+
+    def _unary(self, node: Node) -> Value:
+        source = node.inputs[0]
+        value = self.value(source)
+        if isinstance(value, tuple):
+            raise UnsupportedError(node.origin, "a function of a constant")
+        place = self.places[node.id]
+        if node.function == "copy":
+            if not node.dtype.is_float and self.graph[source].dtype.is_float:
+                raise UnsupportedError(node.origin, f"casts to {node.dtype.value} are not covered")
+            return Pending(value.tile, value.scalars, place.kind, place.level)
+        if node.function == "negative":
+            return self._chain(node, value, Scalar(op="multiply", operand=self.number(-1)))
+        if node.function == "reciprocal" and place.kind in (Kind.ROW, Kind.ONE):
+            return self._inverse(source)
+        if node.function in _ACTIVATIONS:
+            return self._pending(self._activate(node.function, value, place, node.label))
+        if node.function in ("floor", "ceil", "round", "trunc"):
+            return self._round(node, value, place)
+        if node.function in ("sin", "cos"):
+            return self._sine(node, value, place)
+        raise UnsupportedError(node.origin, f"there is no instruction for `{node.function}`")
+
+    # -- two operands -----------------------------------------------------------------------------
+    def _binary(self, node: Node) -> Value:
+        if node.function == "divide":
+            return self._divide(node)
+        if node.function == "power":
+            return self._power(node)
+        return self._pair(node, node.function, *node.inputs)
+
+    def _pair(self, node: Node, op: str, first: int, second: int) -> Value:
+        a, b = self.value(first), self.value(second)
+        if self._is_narrow(b):
+            if isinstance(a, tuple) and isinstance(b, tuple):
+                raise UnsupportedError(node.origin, "an operator on two constants")
+            if not isinstance(a, tuple):
+                return self._chain(node, a, Scalar(op=op, operand=self._as_scalar(second)))
+        if self._is_narrow(a):
+            return self._chain(node, b, self._swapped(op, self._as_scalar(first)))
+        assert isinstance(a, Pending)
+        assert isinstance(b, Pending)
+        return self._combine(node, op, first, second)
+
+    @staticmethod
+    def _swapped(op: str, operand: Operand) -> Scalar:
+        """`operand op x` as a scalar operator on x."""
+        if op in _COMMUTATIVE:
+            return Scalar(op=op, operand=operand)
+        if op in _MIRRORED:
+            return Scalar(op=_MIRRORED[op], operand=operand)
+        return Scalar(op=op, operand=operand, reverse=True)
+
+    def _is_narrow(self, value: Value) -> bool:
+        """Whether a value can be the scalar operand of an instruction."""
+        if isinstance(value, tuple) or value.kind is Kind.ONE:
+            return True
+        return value.kind is Kind.ROW and not self.is_packed
+
+    def _combine(self, node: Node, op: str, first: int, second: int) -> Pending:
+        """Two wide values: one pending scalar operator rides along for nothing."""
+        a, b = self.value(first), self.value(second)
+        assert isinstance(a, Pending)
+        assert isinstance(b, Pending)
+        place = self.places[node.id]
+        wanted = node.label or NAMES.get(op, op)
+        if len(a.scalars) != 1 and len(b.scalars) == 1:
+            other = self.settle(first)
+            dst = self.tile(wanted, place)
+            self.emit(
+                place.level,
+                ScaleCombine(
+                    dst=dst,
+                    data=b.tile,
+                    scalar=b.scalars[0],
+                    op=op,
+                    other=other,
+                    reverse=op not in _COMMUTATIVE,
+                ),
+            )
+        elif len(a.scalars) == 1:
+            other = self.settle(second)
+            dst = self.tile(wanted, place)
+            self.emit(
+                place.level,
+                ScaleCombine(dst=dst, data=a.tile, scalar=a.scalars[0], op=op, other=other),
+            )
+        else:
+            pair = self._raw(first), self._raw(second)
+            dst = self.tile(wanted, place)
+            self.emit(place.level, Combine(dst=dst, first=pair[0], second=pair[1], op=op))
+        return self._pending(dst)
+
+    def _raw(self, node_id: int) -> Tile:
+        """A tile that may be in PSUM, when nothing is pending on it."""
+        value = self.value(node_id)
+        assert isinstance(value, Pending)
+        return value.tile if not value.scalars else self.settle(node_id)
+
+    def _divide(self, node: Node) -> Value:
+        first, second = node.inputs
+        a, b = self.value(first), self.value(second)
+        if isinstance(b, tuple):
+            if isinstance(a, tuple) or 0.0 in b:
+                raise UnsupportedError(node.origin, "a division of constants, or by zero")
+            inverse = tuple(1.0 / number for number in b)
+            return self._chain(node, a, Scalar(op="multiply", operand=inverse))
+        inverted = self._inverse(second)
+        if isinstance(a, tuple):
+            if all(number == 1.0 for number in a):
+                return inverted
+            return self._chain(node, inverted, Scalar(op="multiply", operand=a))
+        if self._is_narrow(inverted):
+            return self._chain(node, a, Scalar(op="multiply", operand=inverted.tile))
+        if self._is_narrow(a):
+            return self._chain(
+                node, inverted, Scalar(op="multiply", operand=self._as_scalar(first))
+            )
+        place = self.places[node.id]
+        if len(a.scalars) == 1:
+            dst = self.tile("quotient", place)
+            self.emit(
+                place.level,
+                ScaleCombine(
+                    dst=dst, data=a.tile, scalar=a.scalars[0], op="multiply", other=inverted.tile
+                ),
+            )
+        else:
+            dividend = self._raw(first)
+            dst = self.tile("quotient", place)
+            step = Combine(dst=dst, first=dividend, second=inverted.tile, op="multiply")
+            self.emit(place.level, step)
+        return self._pending(dst)
+
+    def _inverse(self, node_id: int) -> Pending:
+        """1 / value: exact for a column, through the Scalar Engine's table for a wide tile."""
+        base = self.graph.base(node_id).id
+        if base in self._inverses:
+            return self._inverses[base]
+        value = self.value(node_id)
+        assert isinstance(value, Pending)
+        place = Place(value.kind, value.level)
+        if value.kind in (Kind.ROW, Kind.ONE):
+            source = self.settle(node_id, self._row_name(node_id))
+            tile = self.tile(f"inverse_{source.name.removeprefix('row_')}", place)
+            self.emit(place.level, Invert(dst=tile, data=source))
+        else:
+            tile = self._activate("reciprocal", value, place)
+        self._inverses[base] = self._pending(tile)
+        return self._inverses[base]
+
+    def _power(self, node: Node) -> Value:
+        base, exponent = node.inputs
+        power = self.value(exponent)
+        place = self.places[node.id]
+        value = self.value(base)
+        if isinstance(power, tuple) and isinstance(value, Pending):
+            known = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt"}.get(power[0])
+            if power[0] == 1.0:
+                return value
+            if known is not None:
+                return self._pending(self._activate(known, value, place))
+            if power[0] == -1.0:
+                return self._inverse(base)
+            if power[0] == 3.0:  # noqa: PLR2004 - x * x * x is two exact passes
+                return self._cube(base, value, place)
+        if isinstance(value, Pending):
+            self.settle(base)
+        if isinstance(power, Pending):
+            self.settle(exponent)
+        return self._pair(node, "power", base, exponent)
+
+    def _cube(self, base: int, value: Pending, place: Place) -> Value:
+        squares = self._activate("square", value, place)
+        data = self.settle(base)
+        dst = self.tile("cubes", place)
+        if self._is_narrow(self._pending(data)):
+            times = Scalar(op="multiply", operand=data)
+            self.emit(place.level, Scale(dst=dst, data=squares, scalars=(times,)))
+        else:
+            self.emit(place.level, Combine(dst=dst, first=squares, second=data, op="multiply"))
+        return self._pending(dst)
+
+    # -- choices and rounding ---------------------------------------------------------------------
+    def _where(self, node: Node) -> Value:
+        condition, first, second = node.inputs
+        place = self.places[node.id]
+        mask = self.settle(condition, "mask", DType.UINT8)
+        dst = self.tile("chosen", place)
+        otherwise = self.value(second)
+        if isinstance(otherwise, tuple):
+            self.emit(place.level, Fill(dst=dst, value=otherwise))
+        elif otherwise.scalars:
+            step = Scale(dst=dst, data=otherwise.tile, scalars=otherwise.scalars)
+            self.emit(place.level, step)
+        else:
+            self.emit(place.level, Copy(dst=dst, src=otherwise.tile))
+        chosen = self.value(first)
+        source: Operand = chosen if isinstance(chosen, tuple) else self._as_float32(first, place)
+        if mask.kind is not place.kind:
+            raise UnsupportedError(node.origin, "its condition is broadcast over rows or columns")
+        self.emit(place.level, CopyWhere(dst=dst, src=source, predicate=mask))
+        return self._pending(dst)
+
+    def _as_float32(self, node_id: int, place: Place) -> Tile:
+        tile = self.settle(node_id)
+        if tile.dtype is DType.FLOAT32 and tile.kind is place.kind:
+            return tile
+        wide = self.tile("widened", place)
+        self.emit(place.level, Copy(dst=wide, src=tile))
+        return wide
+
+    def _round(self, node: Node, value: Pending, place: Place) -> Value:
+        """Through int32, which rounds to nearest even; then one correction step."""
+        if value.scalars:
+            value = self._pending(self.apply(value, "scaled"))
+        nearest = self.tile("nearest", place, DType.INT32)
+        self.emit(place.level, Copy(dst=nearest, src=value.tile))
+        if node.function == "round":
+            return self._pending(nearest)
+        if node.function == "trunc":
+            raise UnsupportedError(node.origin, "truncation is not covered")
+        op, fix = ("greater", "subtract") if node.function == "floor" else ("less", "add")
+        off = self.tile("off_by_one", place)
+        self._both(place, dst=off, first=nearest, second=value.tile, op=op)
+        dst = self.tile(node.function, place)
+        self._both(place, dst=dst, first=nearest, second=off, op=fix)
+        return self._pending(dst)
+
+    def _both(self, place: Place, *, dst: Tile, first: Tile, second: Tile, op: str) -> None:
+        self.emit(place.level, Combine(dst=dst, first=first, second=second, op=op))
+
+    def _sine(self, node: Node, value: Pending, place: Place) -> Value:
+        """Sin over any range: whole turns are taken off first, since its table ends at +-pi."""
+        if node.function == "cos":
+            quarter = Scalar(op="add", operand=self.number(_HALF_PI))
+            value = Pending(self.apply(value, "angle"), (quarter,), value.kind, value.level)
+        angle = self.apply(value, "angle")
+        turns = self.tile("turns", place, DType.INT32)
+        per_turn = Scalar(op="multiply", operand=self.number(1 / (4 * _HALF_PI)))
+        self.emit(place.level, Scale(dst=turns, data=angle, scalars=(per_turn,)))
+        reduced = self.tile("reduced_angle", place)
+        full_turn = Scalar(op="multiply", operand=self.number(-4 * _HALF_PI))
+        self.emit(
+            place.level,
+            ScaleCombine(dst=reduced, data=turns, scalar=full_turn, op="add", other=angle),
+        )
+        clipped = Pending(
+            reduced,
+            (
+                Scalar(op="maximum", operand=self.number(-_PI_BELOW)),
+                Scalar(op="minimum", operand=self.number(_PI_BELOW)),
+            ),
+            place.kind,
+            place.level,
+        )
+        return self._pending(self._activate("sin", clipped, place))
+
+    # -- reductions -------------------------------------------------------------------------------
+    def _reduce(self, node: Node) -> Value:
+        place = self.places[node.id]
+        source = node.inputs[0]
+        value = self.value(source)
+        if isinstance(value, tuple):
+            raise UnsupportedError(node.origin, "a reduction of a constant")
+        if value.kind in (Kind.ROW, Kind.ONE):
+            return value
+        result = self.tile(REDUCED_NAMES[node.function], place)
+        if node.function == "add" and not self.is_packed and self._sum_on_the_way(value, result):
+            return self._pending(result)
+        if value.kind is not Kind.FULL:
+            raise UnsupportedError(
+                node.origin, "a reduction of a value that is the same in every row"
+            )
+        data = self._raw(source)
+        self.emit(place.level, Reduce(dst=result, op=node.function, data=data))
+        return self._pending(result)
+
+    def _sum_on_the_way(self, value: Pending, result: Tile) -> bool:
+        """Let the activation that makes the tile also add up its rows."""
+        steps = self.levels[result.level]
+        if not value.scalars:
+            for index in range(len(steps) - 1, -1, -1):
+                step = steps[index]
+                if isinstance(step, Activate) and step.dst == value.tile:
+                    if step.sums is not None:
+                        return False
+                    steps[index] = replace(step, sums=result)
+                    return True
+            return False
+        if value.kind is not Kind.FULL or not all(s.op in _AFFINE for s in value.scalars):
+            return False
+        scale, bias, data = self._linear(value)
+        scratch = self.tile("scaled", Place(value.kind, value.level))
+        self.emit(
+            result.level,
+            Activate(dst=scratch, function="copy", data=data, scale=scale, bias=bias, sums=result),
+        )
+        return True
+
+
+_AFFINE = frozenset({"add", "multiply", "subtract"})
+_HALF_PI = 1.5707963267948966
+_PI_BELOW = 3.1415925
+"""The largest float32 below pi."""

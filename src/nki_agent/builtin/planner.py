@@ -1,0 +1,154 @@
+"""From a captured task to a plan: stages in order, buffers between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nki_agent.builtin.capture import Captured, expand_softmax
+from nki_agent.builtin.graph import Graph, Op
+from nki_agent.builtin.plan import Argument, Buffer, Plan, Stage, Stored
+from nki_agent.builtin.products import MatmulPlanner, plan_attention, plan_transpose
+from nki_agent.builtin.rows import Demand, RowsPlanner
+from nki_agent.builtin.stages import Group, StageKind, divide, find_attention
+from nki_agent.chip.spec import ChipSpec
+from nki_agent.isa.dtype import DType
+
+
+def plan_kernel(
+    captured: Captured,
+    *,
+    arguments: tuple[Argument, ...],
+    result_names: tuple[str, ...],
+    chip: ChipSpec,
+    demand: Demand,
+) -> Plan:
+    """Plan a whole kernel.
+
+    Raises:
+        UnsupportedError: what cannot be written, and why.
+    """
+    captured = _without_softmax(captured)
+    groups = divide(captured.graph)
+    outputs = _stored(captured.graph, groups)
+    names = _name_values(captured.graph, outputs, arguments, result_names)
+    stages = [_plan_stage(captured, group, names, outputs, chip, demand) for group in groups]
+    return Plan(
+        arguments=arguments,
+        buffers=_buffers(captured, groups, names),
+        results=result_names,
+        stages=tuple(stages),
+        partitions=chip.partitions,
+        bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
+    )
+
+
+def _without_softmax(captured: Captured) -> Captured:
+    graphs = []
+    for graph in captured.graphs:
+        keep = frozenset(a.softmax for a in find_attention(graph))
+        graphs.append(expand_softmax(graph, keep))
+    return Captured(tuple(graphs))
+
+
+def _stored(graph: Graph, groups: list[Group]) -> dict[int, None]:
+    """Nodes that must be in HBM: read by another stage, or an output."""
+    owner = {node: index for index, group in enumerate(groups) for node in group.nodes}
+    stored: dict[int, None] = {}
+    for node in graph.nodes:
+        if node.op is Op.VIEW:
+            continue
+        for source in node.inputs:
+            base = graph.base(source).id
+            if base in owner and owner[base] != owner[node.id]:
+                stored[base] = None
+    for output in graph.outputs:
+        stored[graph.base(output).id] = None
+    return stored
+
+
+def _name_values(
+    graph: Graph,
+    stored: Mapping[int, None],
+    arguments: tuple[Argument, ...],
+    results: tuple[str, ...],
+) -> dict[int, Stored]:
+    found = {node.id: Stored(node.name, node.dtype) for node in graph.nodes if node.op is Op.INPUT}
+    for output, name in zip(graph.outputs, results, strict=True):
+        base = graph.base(output)
+        found[base.id] = Stored(name, base.dtype)
+    taken = {a.name for a in arguments} | set(results)
+    for node_id in stored:
+        if node_id not in found:
+            number = 1
+            while f"hidden_{number}" in taken:
+                number += 1
+            found[node_id] = Stored(f"hidden_{number}", _hidden_dtype(graph, node_id))
+            taken.add(found[node_id].name)
+    return found
+
+
+def _hidden_dtype(graph: Graph, node_id: int) -> DType:
+    """Float32 between stages, but for operands of the Tensor Engine, which keep their own dtype."""
+    node = graph[node_id]
+    if not node.dtype.is_float:
+        return node.dtype
+    readers = {
+        r.op
+        for r in graph.nodes
+        if r.op is not Op.VIEW and any(graph.base(i).id == node_id for i in r.inputs)
+    }
+    return node.dtype if readers & {Op.MATMUL, Op.TRANSPOSE} else DType.FLOAT32
+
+
+def _buffers(
+    captured: Captured, groups: list[Group], stored: Mapping[int, Stored]
+) -> tuple[Buffer, ...]:
+    outputs = {captured.graph.base(o).id: o for o in captured.graph.outputs}
+    found = []
+    for group in groups:
+        for node_id in group.nodes:
+            if node_id in stored:
+                shape = captured.shape(outputs.get(node_id, node_id))
+                found.append(
+                    Buffer(
+                        name=stored[node_id].name,
+                        # A tensor of rank 0 is stored as one element.
+                        shape=shape or ((1,) * len(captured.graphs),),
+                        dtype=stored[node_id].dtype,
+                        is_result=node_id in outputs,
+                        cols_of=_cols_of(captured.graph, group, stored),
+                    )
+                )
+    return tuple(found)
+
+
+def _cols_of(graph: Graph, group: Group, stored: Mapping[int, Stored]) -> str:
+    """The second operand of a stage's last product; `-` says that its last axis is meant."""
+    product = next((graph[n] for n in reversed(group.nodes) if graph[n].op is Op.MATMUL), None)
+    if product is None:
+        return ""
+    second = graph[product.inputs[1]]
+    is_turned = second.op is Op.VIEW and second.strides[-1] != 1
+    return f"{'' if is_turned else '-'}{stored[graph.base(second.id).id].name}"
+
+
+def _plan_stage(
+    captured: Captured,
+    group: Group,
+    names: Mapping[int, Stored],
+    stored: Mapping[int, None],
+    chip: ChipSpec,
+    demand: Demand,
+) -> Stage:
+    outputs = [node for node in group.nodes if node in stored]
+    match group.kind:
+        case StageKind.ROWS:
+            rows = RowsPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+            return rows.plan(demand)
+        case StageKind.MATMUL:
+            matmul = MatmulPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+            return matmul.plan(demand)
+        case StageKind.ATTENTION:
+            return plan_attention(captured, group, buffers=names, chip=chip)
+        case StageKind.TRANSPOSE:
+            return plan_transpose(captured, group, buffers=names)

@@ -1,0 +1,246 @@
+"""Prints a product with its epilogue.
+
+Where w stays in SBUF, the rows of the next tile are loaded and turned before this tile is
+multiplied, so that the Tensor Engine does not wait for them.
+"""
+
+from __future__ import annotations
+
+from nki_agent.builtin.plan import Access, Kind, Load, MatmulPlan, Size, Step, Store, Tile
+from nki_agent.builtin.print_products import Loops, is_w_turned, is_x_ready, swap_axes
+from nki_agent.builtin.print_rows import StepPrinter, layout_of, tile_of
+from nki_agent.builtin.regions import Regions, Window
+from nki_agent.builtin.text import Scope, Source
+
+
+class MatmulPrinter:
+    """Prints one MatmulPlan into a function body."""
+
+    def __init__(
+        self, plan: MatmulPlan, source: Source, scope: Scope, *, helpers: Source, prefix: str
+    ) -> None:
+        """`helpers` takes the function that multiplies one tile; its name begins with `prefix`."""
+        self.plan = plan
+        self.source = source
+        self.scope = scope
+        self.helpers = helpers
+        self.multiply = f"{prefix}multiply"
+        self.loops = Loops(plan.batch, source, scope)
+        self.last = len(plan.batch) + 1
+        self.dtype = f"nl.{plan.dtype.value}"
+        self.x = swap_axes(plan.x) if is_x_ready(plan) else plan.x
+        self.w = swap_axes(plan.w) if is_w_turned(plan) else plan.w
+        self.w_level = max((i + 1 for i, s in enumerate(plan.w.strides[:-2]) if any(s)), default=0)
+        self.width = "BANK" if plan.is_bank_wide else "col_group"
+        self.parts = self._name_parts()
+
+    def _name_parts(self) -> dict[Access, str]:
+        """Names for the parts of tensors that the epilogue of one tile reads and writes."""
+        names: dict[Access, str] = {}
+        for step in self.plan.levels[self.last]:
+            if isinstance(step, Load | Store) and step.access not in names:
+                count = sum(n.startswith(f"{step.access.tensor}_part") for n in names.values())
+                suffix = f"_{count + 1}" if count else ""
+                names[step.access] = f"{step.access.tensor}_part{suffix}"
+        return names
+
+    def print(self) -> None:
+        """The whole product."""
+        plan, add = self.plan, self.source.add
+        if plan.keep_w:
+            self._define_multiply()
+        x, w = plan.x.tensor, plan.w.tensor
+        depth_of = x if is_x_ready(plan) else f"-{x}"
+        n_of = w if is_w_turned(plan) else f"-{w}"
+        self.loops.name_sizes(
+            x, num_rows=(plan.m, x), depth=(plan.k, depth_of), num_cols=(plan.n, n_of)
+        )
+        add("k_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
+        if not plan.keep_w:
+            add(f"row_group = {plan.row_group}  # rows of {x} that each block of {w} serves")
+            if not plan.is_bank_wide:
+                add(f"col_group = {plan.col_group}")
+        m, k, n = ("num_rows", plan.m), ("depth", plan.k), ("num_cols", plan.n)
+        self.x_regions = self._regions((k, m) if is_x_ready(plan) else (m, k), self.x)
+        self.w_regions = self._regions((n, k) if is_w_turned(plan) else (k, n), self.w)
+        self.out_regions = Regions(self.source, self.scope, self.loops.axes(m, n))
+        for steps in plan.levels:
+            for step in steps:
+                if isinstance(step, Load | Store):
+                    self.out_regions.prepare(layout_of(step.access))
+        self.steps = StepPrinter(
+            self.source,
+            self.scope,
+            row_level=self.last,
+            cols="cols",
+            vector_cols="n0 : n0 + cols",
+        )
+        if plan.keep_w:
+            self.source.note("The next rows are turned before these are multiplied.")
+            add("ready = []")
+        self._level(0)
+        if plan.keep_w:
+            with self.source.block("for block in ready:"):
+                add(f"{self.multiply}(*block)")
+
+    def _regions(self, minor: tuple[tuple[str, Size], tuple[str, Size]], access: Access) -> Regions:
+        regions = Regions(self.source, self.scope, self.loops.axes(*minor))
+        regions.prepare(layout_of(access))
+        return regions
+
+    def _level(self, level: int) -> None:
+        for step in self.plan.levels[level] if level < self.last else ():
+            self._step(step, level)
+        if self.plan.keep_w and level == self.w_level < len(self.plan.batch):
+            self._load_w("w_kept", "num_cols", Window(count="num_cols"))
+        if level < len(self.plan.batch):
+            name = self.loops.names[level]
+            with self.source.block(f"for {name} in range(num_{name}):"):
+                self._level(level + 1)
+            return
+        if self.plan.keep_w:
+            self._kept()
+        else:
+            self._streamed()
+
+    # -- operands ---------------------------------------------------------------------------------
+    def _load_w(self, name: str, cols: str, window: Window) -> None:
+        self.source.add(
+            f"{name} = nl.ndarray((PARTITIONS, k_tiles, {cols}), dtype={self.dtype},"
+            " buffer=nl.sbuf)"
+        )
+        depth = Window(count="depth")
+        is_turned = is_w_turned(self.plan)
+        windows = self.loops.windows(*((window, depth) if is_turned else (depth, window)))
+        text = self.w_regions.text(layout_of(self.w), windows)
+        loader = "load_transposed" if is_turned else "load_blocks"
+        self.source.add(f"{loader}({name}, {text})")
+
+    def _load_x(self, rows: str) -> None:
+        self.source.add(
+            f"x_turned = nl.ndarray((PARTITIONS, k_tiles, {rows}), dtype={self.dtype},"
+            " buffer=nl.sbuf)"
+        )
+        window, depth = Window(start="r0", count=rows), Window(count="depth")
+        is_ready = is_x_ready(self.plan)
+        windows = self.loops.windows(*((depth, window) if is_ready else (window, depth)))
+        text = self.x_regions.text(layout_of(self.x), windows)
+        loader = "load_blocks" if is_ready else "load_transposed"
+        self.source.add(f"{loader}(x_turned, {text})")
+
+    # -- w in SBUF --------------------------------------------------------------------------------
+    def _define_multiply(self) -> None:
+        source = self.helpers
+        printer = StepPrinter(
+            source,
+            Scope({}, {"num_cols": self.plan.n, "depth": self.plan.k}),
+            row_level=self.last,
+            cols="cols",
+            vector_cols="n0 : n0 + cols",
+        )
+        given = [*self.parts.values(), *self._kept_tiles(), "x_turned", "w_kept", "depth"]
+        source.add()
+        source.add()
+        with source.block(f"def {self.multiply}({', '.join(given)}):"):
+            source.add(
+                '"""One tile of rows against all columns; what follows leaves PSUM with it."""'
+            )
+            source.add("rows, num_cols = x_turned.shape[2], w_kept.shape[2]")
+            with source.block("for n0 in range(0, num_cols, BANK):"):
+                source.add("cols = min(BANK, num_cols - n0)")
+                self._accumulate(
+                    source,
+                    "x_turned[:size, k, :]",
+                    "w_kept[:size, k, n0 : n0 + cols]",
+                    k_tiles="x_turned.shape[1]",
+                )
+                for step in self.plan.levels[self.last]:
+                    self._step_in_part(step, printer)
+
+    def _kept_tiles(self) -> list[str]:
+        found = [t.name for steps in self.plan.levels[: self.last] for s in steps for t in _made(s)]
+        return list(dict.fromkeys(found))
+
+    def _step_in_part(self, step: Step, printer: StepPrinter) -> None:
+        if not isinstance(step, Load | Store):
+            printer.print(step, self.last)
+            return
+        tile = tile_of(step)
+        cut = "[:, n0 : n0 + cols]" if tile.is_wide else ""
+        part = f"{self.parts[step.access]}{cut}"
+        if isinstance(step, Load):
+            printer.allocate(tile)
+            self.helpers.add(f"nisa.dma_copy(dst={tile.name}, src={part})")
+        else:
+            self.helpers.add(f"nisa.dma_copy(dst={part}, src={tile.name})")
+
+    def _kept(self) -> None:
+        add = self.source.add
+        with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+            add("rows = min(PARTITIONS, num_rows - r0)")
+            self._load_x("rows")
+            if self.w_level == len(self.plan.batch):
+                with self.source.block("if r0 == 0:"):
+                    self.source.note(
+                        f"All of {self.plan.w.tensor} stays in SBUF: [K, block of K, N]."
+                    )
+                    self._load_w("w_kept", "num_cols", Window(count="num_cols"))
+            rows, cols = Window(start="r0", count="rows"), Window(count="num_cols")
+            windows = self.loops.windows(rows, cols)
+            parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
+            given = [*parts, *self._kept_tiles(), "x_turned", "w_kept", "depth"]
+            add(f"ready.append(({', '.join(given)}))")
+            with self.source.block("if len(ready) > 1:"):
+                add(f"{self.multiply}(*ready.pop(0))")
+
+    # -- w block by block -------------------------------------------------------------------------
+    def _streamed(self) -> None:
+        add = self.source.add
+        with self.source.block("for r0 in range(0, num_rows, row_group):"):
+            add("group = min(row_group, num_rows - r0)")
+            self._load_x("group")
+            with self.source.block(f"for n0 in range(0, num_cols, {self.width}):"):
+                add(f"cols = min({self.width}, num_cols - n0)")
+                self._load_w("w_block", "cols", Window(start="n0", count="cols"))
+                with self.source.block("for m0 in range(0, group, PARTITIONS):"):
+                    add("rows = min(PARTITIONS, group - m0)")
+                    self._accumulate(
+                        self.source,
+                        "x_turned[:size, k, m0 : m0 + rows]",
+                        "w_block[:size, k, :]",
+                        k_tiles="k_tiles",
+                    )
+                    for step in self.plan.levels[self.last]:
+                        self._step(step, self.last)
+
+    @staticmethod
+    def _accumulate(source: Source, stationary: str, moving: str, *, k_tiles: str) -> None:
+        source.add("product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
+        with source.block(f"for k in range({k_tiles}):"):
+            source.add("size = min(PARTITIONS, depth - k * PARTITIONS)")
+            source.add(f"nisa.nc_matmul(dst=product, stationary={stationary}, moving={moving})")
+
+    def _step(self, step: Step, level: int) -> None:
+        match step:
+            case Load():
+                self.steps.allocate(step.dst)
+                text = self._region(step.access, step.dst, level, is_store=False)
+                self.source.add(f"nisa.dma_copy(dst={step.dst.name}, src={text})")
+            case Store():
+                text = self._region(step.access, step.src, level, is_store=True)
+                self.source.add(f"nisa.dma_copy(dst={text}, src={step.src.name})")
+            case _:
+                self.steps.print(step, level)
+
+    def _region(self, access: Access, tile: Tile, level: int, *, is_store: bool) -> str:
+        row = Window(start="r0 + m0", count="rows")
+        col = Window(start="n0", count="cols")
+        if level < self.last:
+            row, col = Window(count="num_rows"), Window(count="num_cols")
+        is_spread = tile.kind in (Kind.VECTOR, Kind.ONE) and not is_store
+        spread = "PARTITIONS" if is_spread else ""
+        return self.out_regions.text(layout_of(access), self.loops.windows(row, col), spread=spread)
+
+
+def _made(step: Step) -> tuple[Tile, ...]:
+    return () if isinstance(step, Store) else (tile_of(step),)

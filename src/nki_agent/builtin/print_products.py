@@ -1,0 +1,185 @@
+"""Helper functions, sizes and loops that printed products share, and stored transposes."""
+
+from __future__ import annotations
+
+from nki_agent.builtin.plan import (
+    Access,
+    AttentionPlan,
+    MatmulPlan,
+    Plan,
+    Size,
+    TransposePlan,
+)
+from nki_agent.builtin.print_rows import OUTER_NAMES, layout_of
+from nki_agent.builtin.regions import Axis, Regions, Window
+from nki_agent.builtin.text import Scope, Source
+
+LOAD_BLOCKS = '''def load_blocks(dst, src):
+    """Loads src [K, N] into dst [128, block of K, N]: K runs along the partitions."""
+    depth = src.shape[0]
+    for k0 in range(0, depth, PARTITIONS):
+        size = min(PARTITIONS, depth - k0)
+        nisa.dma_copy(dst=dst[:size, k0 // PARTITIONS, :], src=src[k0 : k0 + size, :])
+'''
+LOAD_TRANSPOSED = '''def load_transposed(dst, src):
+    """Loads src [M, K] and turns it on the Tensor Engine into dst [128, block of K, M]."""
+    num_rows, depth = src.shape
+    for r0 in range(0, num_rows, PARTITIONS):
+        rows = min(PARTITIONS, num_rows - r0)
+        tile = nl.ndarray((rows, depth), dtype=src.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=src[r0 : r0 + rows, :])
+        turn(dst[:, :, r0 : r0 + rows], tile)
+'''
+TURN = '''def turn(dst, tile):
+    """Writes the transpose of tile [M, K] into dst [128, block of K, M]."""
+    rows, depth = tile.shape
+    whole = depth // PARTITIONS
+    # Four transposes share a PSUM bank and leave it in one copy.
+    for k0 in range(0, whole, BANK // PARTITIONS):
+        count = min(BANK // PARTITIONS, whole - k0)
+        turned = nl.ndarray((PARTITIONS, count, rows), dtype=tile.dtype, buffer=nl.psum)
+        for k in range(count):
+            start = (k0 + k) * PARTITIONS
+            nisa.nc_transpose(dst=turned[:, k, :], data=tile[:, start : start + PARTITIONS])
+        nisa.tensor_copy(dst=dst[:, k0 : k0 + count, :], src=turned)
+    size = depth % PARTITIONS
+    if size:
+        turned = nl.ndarray((size, rows), dtype=tile.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=turned, data=tile[:, whole * PARTITIONS :])
+        nisa.tensor_copy(dst=dst[:size, whole, :], src=turned)
+'''
+
+
+def is_unit(stride: Size) -> bool:
+    """Whether neighbours along an axis are neighbours in memory."""
+    return all(s == 1 for s in stride)
+
+
+def helpers_of(plan: Plan) -> list[str]:
+    """The helper functions that the stages of a plan call, in order of definition."""
+    turns = blocks = False
+    for stage in plan.stages:
+        match stage:
+            case MatmulPlan():
+                x_turns = not is_x_ready(stage)
+                w_turns = is_w_turned(stage)
+                turns |= x_turns or w_turns
+                blocks |= not (x_turns and w_turns)
+            case AttentionPlan():
+                turns = blocks = True
+            case _:
+                pass
+    found = [LOAD_BLOCKS] if blocks else []
+    return found + ([TURN, LOAD_TRANSPOSED] if turns else [])
+
+
+def is_x_ready(plan: MatmulPlan) -> bool:
+    """Whether x lies as [K, M] already."""
+    return is_unit(plan.x.strides[-2]) and not is_unit(plan.x.strides[-1])
+
+
+def is_w_turned(plan: MatmulPlan) -> bool:
+    """Whether w lies as [N, K]."""
+    return is_unit(plan.w.strides[-2]) and not is_unit(plan.w.strides[-1])
+
+
+class Loops:
+    """Batch loops and the sizes of a stage."""
+
+    def __init__(self, batch: tuple[Size, ...], source: Source, scope: Scope) -> None:
+        self.names = OUTER_NAMES[: len(batch)]
+        self.batch = batch
+        self.source = source
+        self.scope = scope
+
+    def name_sizes(self, first: str, **sizes: tuple[Size, str]) -> None:
+        """One line for each size, in terms of the shape of the tensor that it belongs to.
+
+        Batch sizes belong to `first`; `-` before a tensor's name reads it from its last axis.
+        """
+        batch = {f"num_{n}": (size, first) for n, size in zip(self.names, self.batch, strict=True)}
+        for name, (size, owner) in (batch | sizes).items():
+            tensor = owner.removeprefix("-")
+            text = self.scope.from_shapes(size, tensor, from_last=owner != tensor)
+            self.source.add(f"{name} = {text}")
+            if any(s != 1 for s in size):
+                self.scope.names[name] = size
+
+    def axes(self, *minor: tuple[str, Size]) -> list[Axis]:
+        """Batch axes and two more."""
+        batch = zip((f"num_{n}" for n in self.names), self.batch, strict=True)
+        return [Axis(name=name, size=size) for name, size in (*batch, *minor)]
+
+    def windows(self, row: Window, col: Window) -> list[Window]:
+        """The current batch index and a window of rows and columns."""
+        return [*(Window(start=n) for n in self.names), row, col]
+
+
+def swap_axes(access: Access) -> Access:
+    """The same tensor with its two matrix axes exchanged."""
+    *batch, major, minor = access.strides
+    return Access(tensor=access.tensor, strides=(*batch, minor, major), offset=access.offset)
+
+
+class TransposePrinter:
+    """Prints one TransposePlan into a function body."""
+
+    def __init__(self, plan: TransposePlan, source: Source, scope: Scope) -> None:
+        self.plan = plan
+        self.source = source
+        self.scope = scope
+        self.loops = Loops(plan.batch, source, scope)
+
+    def print(self) -> None:
+        """The whole transpose."""
+        plan = self.plan
+        read = plan.source.tensor
+        self.loops.name_sizes(read, num_rows=(plan.m, read), num_cols=(plan.n, f"-{read}"))
+        self.source.add(f"col_block = {plan.col_block}")
+        rows, cols = ("num_rows", plan.m), ("num_cols", plan.n)
+        self.read = Regions(self.source, self.scope, self.loops.axes(rows, cols))
+        self.write = Regions(self.source, self.scope, self.loops.axes(cols, rows))
+        self.read.prepare(layout_of(plan.source))
+        self.write.prepare(layout_of(plan.target))
+        self._batch(0)
+
+    def _batch(self, level: int) -> None:
+        if level < len(self.plan.batch):
+            name = self.loops.names[level]
+            with self.source.block(f"for {name} in range(num_{name}):"):
+                self._batch(level + 1)
+            return
+        add, plan = self.source.add, self.plan
+        dtype = f"nl.{plan.dtype.value}"
+        self.source.note("A bank of rows becomes one long run of each result row.")
+        with self.source.block("for r0 in range(0, num_rows, BANK):"):
+            add("group = min(BANK, num_rows - r0)")
+            with self.source.block("for c0 in range(0, num_cols, col_block):"):
+                add("cols = min(col_block, num_cols - c0)")
+                add("tiles = []")
+                with self.source.block("for m0 in range(0, group, PARTITIONS):"):
+                    add("rows = min(PARTITIONS, group - m0)")
+                    add(f"tile = nl.ndarray((rows, cols), dtype={dtype}, buffer=nl.sbuf)")
+                    windows = self.loops.windows(
+                        Window(start="r0 + m0", count="rows"), Window(start="c0", count="cols")
+                    )
+                    text = self.read.text(layout_of(plan.source), windows)
+                    add(f"nisa.dma_copy(dst=tile, src={text})")
+                    add("tiles.append(tile)")
+                with self.source.block("for n0 in range(0, cols, PARTITIONS):"):
+                    add("size = min(PARTITIONS, cols - n0)")
+                    add(f"turned = nl.ndarray((size, group), dtype={dtype}, buffer=nl.psum)")
+                    with self.source.block("for t in range(len(tiles)):"):
+                        add("m0 = t * PARTITIONS")
+                        add("rows = tiles[t].shape[0]")
+                        add(
+                            "nisa.nc_transpose(dst=turned[:, m0 : m0 + rows],"
+                            " data=tiles[t][:, n0 : n0 + size])"
+                        )
+                    add(f"turned_tile = nl.ndarray((size, group), dtype={dtype}, buffer=nl.sbuf)")
+                    add("nisa.tensor_copy(dst=turned_tile, src=turned)")
+                    windows = self.loops.windows(
+                        Window(start="c0 + n0", count="size"), Window(start="r0", count="group")
+                    )
+                    text = self.write.text(layout_of(plan.target), windows)
+                    add(f"nisa.dma_copy(dst={text}, src=turned_tile)")

@@ -1,0 +1,466 @@
+"""Plans products: matmul with what follows it, attention, and transposes.
+
+Law: K lies on the partitions of both operands. x is turned on the Tensor Engine and kept for a
+group of rows; w stays in SBUF whole where it fits, else one block of columns at a time serves the
+group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nki_agent.builtin.align import (
+    Alignment,
+    Axes,
+    Walk,
+    align,
+    group_size,
+    group_stride,
+    merge_axes,
+    moving_axes,
+    outside_operands,
+    varying,
+    walk_of,
+)
+from nki_agent.builtin.capture import Captured
+from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.lower import Lowering
+from nki_agent.builtin.pending import Place
+from nki_agent.builtin.plan import (
+    Access,
+    AttentionPlan,
+    Kind,
+    Load,
+    MatmulPlan,
+    Number,
+    Size,
+    Step,
+    Store,
+    Stored,
+    Tile,
+    TransposePlan,
+)
+from nki_agent.builtin.rows import Demand, describe, loaded_dtype
+from nki_agent.builtin.stages import Group
+from nki_agent.chip.spec import ChipSpec
+from nki_agent.isa.dtype import DType
+
+KEPT_SHARE = 0.5
+"""Part of SBUF that a whole w may take."""
+TRANSPOSE_COLS = 2048
+"""Columns of a transpose's source that are loaded at a time."""
+MATRIX_RANK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Matrices:
+    """Axes of a product after merging: batch groups, then rows and columns of the result."""
+
+    batch: tuple[tuple[int, ...], ...]
+    rows: tuple[int, ...]
+    sizes: tuple[dict[int, int], ...]
+
+    def access(self, tensor: str, walks: Sequence[Walk], *minor: Size, is_left: bool) -> Access:
+        """An operand over the batch loops and its two matrix axes."""
+        strides = [group_stride(g, walks, self.sizes) for g in self.batch]
+        if is_left:
+            strides.append(group_stride(self.rows, walks, self.sizes))
+        return Access(
+            tensor=tensor, strides=(*strides, *minor), offset=tuple(w.offset for w in walks)
+        )
+
+
+class MatmulPlanner:
+    """Plans one product and its epilogue."""
+
+    def __init__(
+        self,
+        captured: Captured,
+        group: Group,
+        *,
+        buffers: Mapping[int, Stored],
+        outputs: Sequence[int],
+        chip: ChipSpec,
+    ) -> None:
+        self.captured = captured
+        self.graph = captured.graph
+        self.group = group
+        self.buffers = buffers
+        self.outputs = outputs
+        self.chip = chip
+        self.node = next(
+            captured.graph[n] for n in group.nodes if captured.graph[n].op is Op.MATMUL
+        )
+        found = [align(graph, group.nodes, seed=self.node.id) for graph in captured.graphs]
+        self.alignments: list[Alignment] = [a for a in found if a is not None]
+        assert len(self.alignments) == len(found)
+        self.operands = dict(outside_operands(self.graph, group.nodes, self.alignments[0]))
+
+    def plan(self, demand: Demand) -> MatmulPlan:
+        """Plan the stage.
+
+        Raises:
+            UnsupportedError: dtypes that no matmul takes, or a depth that does not fit SBUF.
+        """
+        dtype = product_dtype(self.graph, self.node)
+        x_id, w_id = self.node.inputs
+        x_walks, w_walks = self._side(x_id), self._side(w_id)
+        space = self._merge(x_walks, w_walks)
+        k = tuple(g[x_id].shape[-1] for g in self.captured.graphs)
+        x = space.access(
+            self._name(x_id), x_walks, minor_stride(self.captured, x_id, -1), is_left=True
+        )
+        w = space.access(
+            self._name(w_id),
+            w_walks,
+            minor_stride(self.captured, w_id, -2),
+            minor_stride(self.captured, w_id, -1),
+            is_left=False,
+        )
+        m = group_size(space.rows, space.sizes)
+        n = tuple(s[-1] for s in space.sizes)
+        levels, product = self._epilogue(space)
+        blocks = self._blocks(dtype, demand, m=max(m), k=max(k), n=max(n))
+        return MatmulPlan(
+            title=describe(self.captured, self.group.nodes),
+            batch=tuple(group_size(g, space.sizes) for g in space.batch),
+            x=x,
+            w=w,
+            dtype=dtype,
+            m=m,
+            k=k,
+            n=n,
+            row_group=blocks[0],
+            col_group=blocks[1],
+            is_bank_wide=blocks[1] == self.chip.psum_bank_bytes // DType.FLOAT32.itemsize,
+            keep_w=blocks[2],
+            product=product,
+            levels=levels,
+        )
+
+    def _name(self, node_id: int) -> str:
+        return self.buffers[self.graph.base(node_id).id].name
+
+    def _side(self, node_id: int) -> list[Walk]:
+        """Strides of an operand over the leading axes, and over M for x or N for w."""
+        is_left = node_id == self.node.inputs[0]
+        walks = []
+        for graph, alignment in zip(self.captured.graphs, self.alignments, strict=True):
+            node = graph[node_id]
+            rank = len(node.shape)
+            kept = -MATRIX_RANK if is_left else -1
+            axes: Axes = tuple(
+                dim - rank if dim - rank in (*range(-rank, -MATRIX_RANK), kept) else None
+                for dim in range(rank)
+            )
+            walks.append(walk_of(graph, node_id, axes, alignment))
+        return walks
+
+    def _merge(self, x_walks: list[Walk], w_walks: list[Walk]) -> _Matrices:
+        sizes = tuple(a.sizes for a in self.alignments)
+        walks = [x_walks, w_walks, *(self._walks(s, axes) for s, axes in self.operands.items())]
+        walks += [self._output_walks(node) for node in self.outputs]
+        by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
+        groups = merge_axes(self.alignments[0].order, sizes, by_set, fences=frozenset({-1}))
+        return _Matrices(tuple(groups[:-2]), groups[-2], sizes)
+
+    def _walks(self, source: int, axes: Axes) -> list[Walk]:
+        pairs = zip(self.captured.graphs, self.alignments, strict=True)
+        return [walk_of(graph, source, axes, found) for graph, found in pairs]
+
+    def _output_walks(self, node: int) -> list[Walk]:
+        walks = []
+        for graph, found in zip(self.captured.graphs, self.alignments, strict=True):
+            strides = contiguous_strides(graph[node].shape)
+            pairs = zip(found.axes[node], strides, strict=True)
+            walks.append(Walk({axis: s for axis, s in pairs if axis is not None}, 0))
+        return walks
+
+    # -- sizes of blocks --------------------------------------------------------------------------
+    def _blocks(
+        self, dtype: DType, demand: Demand, *, m: int, k: int, n: int
+    ) -> tuple[int, int, bool]:
+        """Rows of a group, columns of a product, and whether w is kept."""
+        lanes = self.chip.partitions
+        room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
+        k_bytes = -(-k // lanes) * dtype.itemsize
+        bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
+        # Rows of x on their way to be turned, and tiles of the epilogue, twice for overlap.
+        working = 2 * k * dtype.itemsize + 2 * self._epilogue_bytes(n, bank)
+        if k_bytes * n <= room * KEPT_SHARE and k_bytes * n + working + 2 * k_bytes * lanes <= room:
+            return lanes, bank, True
+        for cols in (bank, bank // 2, bank // 4):
+            left = room - working - 2 * k_bytes * cols
+            group = left // (k_bytes * lanes) * lanes
+            if group >= lanes:
+                return min(group, -(-m // lanes) * lanes), cols, False
+        raise UnsupportedError(
+            self.node.origin,
+            f"a depth of {k} does not fit SBUF",
+            hint="products deeper than that are not cut along K yet",
+        )
+
+    def _epilogue_bytes(self, n: int, cols: int) -> int:
+        wide = [self.graph[i] for i in self.group.nodes]
+        rows = [s for s, axes in self.operands.items() if len(self.graph[s].shape) <= 1]
+        return cols * DType.FLOAT32.itemsize * len(wide) + n * DType.FLOAT32.itemsize * len(rows)
+
+    # -- epilogue ---------------------------------------------------------------------------------
+    def _epilogue(self, space: _Matrices) -> tuple[tuple[tuple[Step, ...], ...], Tile]:
+        last = len(space.batch) + 1
+        places = {
+            node: self._place(space, varying(self.alignments, node)) for node in self.group.nodes
+        }
+        lowering = Lowering(
+            self.graph,
+            places=places,
+            numbers=self.captured.numbers(),
+            generation=self.chip.generation,
+            num_levels=last + 1,
+        )
+        product = Tile(
+            name=lowering.name("product"),
+            kind=Kind.FULL,
+            dtype=DType.FLOAT32,
+            level=last,
+            in_psum=True,
+        )
+        lowering.bind(self.node.id, product)
+        for source, axes in self.operands.items():
+            walks = self._walks(source, axes)
+            place = self._place(space, moving_axes(walks))
+            stored = self.buffers[self.graph.base(source).id]
+            dtype = loaded_dtype(stored.dtype, is_scalar=place.kind in (Kind.ROW, Kind.ONE))
+            name = stored.name
+            tile = lowering.tile(f"{name}_{place.kind.value}", place, dtype)
+            lowering.emit(place.level, Load(dst=tile, access=self._access(space, name, walks)))
+            lowering.bind(source, tile)
+        for node_id in self.group.nodes:
+            if node_id != self.node.id:
+                lowering.lower(self.graph[node_id])
+        for node_id in self.outputs:
+            name, dtype = self.buffers[node_id].name, self.buffers[node_id].dtype
+            tile = lowering.finish(node_id, f"{name}_tile", dtype)
+            access = self._access(space, name, self._output_walks(node_id))
+            lowering.emit(tile.level, Store(access=access, src=tile))
+        return tuple(tuple(steps) for steps in lowering.levels), product
+
+    def _access(self, space: _Matrices, tensor: str, walks: Sequence[Walk]) -> Access:
+        col = group_stride((-1,), walks, space.sizes)
+        return space.access(tensor, walks, col, is_left=True)
+
+    def _place(self, space: _Matrices, axes: frozenset[int]) -> Place:
+        row, col = bool(axes & set(space.rows)), -1 in axes
+        batch = [bool(axes & set(g)) for g in space.batch]
+        level = max((i + 1 for i, on in enumerate(batch) if on), default=0)
+        if row:
+            level = len(space.batch) + 1
+        kind = {
+            (True, True): Kind.FULL,
+            (True, False): Kind.ROW,
+            (False, True): Kind.VECTOR,
+            (False, False): Kind.ONE,
+        }[row, col]
+        return Place(kind, level)
+
+
+def product_dtype(graph: Graph, node: Node) -> DType:
+    """The dtype of both operands.
+
+    Raises:
+        UnsupportedError: they differ, or are no floats.
+    """
+    first, second = (graph[i].dtype for i in node.inputs)
+    if first is not second or not first.is_float:
+        raise UnsupportedError(
+            node.origin,
+            f"its operands are {first.value} and {second.value}",
+            hint="cast both to one floating-point dtype",
+        )
+    return first
+
+
+def minor_stride(captured: Captured, node_id: int, dim: int) -> Size:
+    """The stride of one of the last two axes of an operand at each shape set."""
+    found = []
+    for graph in captured.graphs:
+        node = graph[node_id]
+        strides = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
+        found.append(strides[dim])
+    return tuple(found)
+
+
+def plan_attention(
+    captured: Captured, group: Group, *, buffers: Mapping[int, Stored], chip: ChipSpec
+) -> AttentionPlan:
+    """Plan one attention stage.
+
+    Raises:
+        UnsupportedError: sizes that one block of query rows cannot hold.
+    """
+    parts = group.attention
+    assert parts is not None
+    graph = captured.graph
+    scores, out = graph[parts.scores], graph[parts.out]
+    q_id, k_id, v_id = scores.inputs[0], scores.inputs[1], out.inputs[1]
+    dtype = product_dtype(graph, scores)
+    if graph[v_id].dtype is not dtype:
+        raise UnsupportedError(out.origin, "queries and values have different dtypes")
+    names = {i: buffers[graph.base(i).id].name for i in (q_id, k_id, v_id)}
+    operands = {"q": q_id, "k": k_id, "v": v_id}
+    if parts.mask is not None:
+        operands["mask"] = parts.mask
+        names[parts.mask] = buffers[graph.base(parts.mask).id].name
+    batch, access = _attention_accesses(
+        captured, operands, names, parts.out, buffers[parts.out].name
+    )
+    keys = tuple(g[k_id].shape[-1] for g in captured.graphs)
+    value_depth = tuple(g[v_id].shape[-1] for g in captured.graphs)
+    bank = chip.psum_bank_bytes // DType.FLOAT32.itemsize
+    if max(value_depth) > bank:
+        raise UnsupportedError(
+            out.origin, f"values of {max(value_depth)} columns, over one PSUM bank of {bank}"
+        )
+    depth = tuple(g[q_id].shape[-1] for g in captured.graphs)
+    queries = tuple(g[q_id].shape[-2] for g in captured.graphs)
+    _require_room(
+        chip,
+        dtype,
+        keys=max(keys),
+        queries=max(queries),
+        depth=max(depth),
+        value_depth=max(value_depth),
+    )
+    return AttentionPlan(
+        title="attention",
+        batch=batch,
+        q=access["q"],
+        k=access["k"],
+        v=access["v"],
+        out=access["out"],
+        mask=access.get("mask"),
+        dtype=dtype,
+        out_dtype=buffers[parts.out].dtype,
+        scale=_attention_scale(captured, parts.scale, divides=parts.divides),
+        queries=queries,
+        keys=keys,
+        depth=depth,
+        value_depth=value_depth,
+        is_causal=graph[parts.softmax].causal,
+    )
+
+
+def _attention_scale(captured: Captured, scale: int | None, *, divides: bool) -> Number | None:
+    if scale is None:
+        return None
+    numbers = captured.numbers()[scale]
+    return tuple(1.0 / n for n in numbers) if divides else numbers
+
+
+def _require_room(
+    chip: ChipSpec, dtype: DType, *, keys: int, queries: int, depth: int, value_depth: int
+) -> None:
+    lanes = chip.partitions
+    blocks = -(-keys // lanes) * value_depth + -(-depth // lanes) * (keys + queries)
+    kept = blocks * dtype.itemsize
+    # Scores and exponentials of the blocks that are under way.
+    working = 2 * keys * (DType.FLOAT32.itemsize + 2 * dtype.itemsize)
+    if kept + working > chip.sbuf_usable_partition_bytes:
+        raise UnsupportedError(
+            "attention",
+            f"{keys} keys need {kept + working} bytes of each partition",
+            hint="scores of one block of query rows must fit SBUF",
+        )
+
+
+def _attention_accesses(
+    captured: Captured,
+    operands: Mapping[str, int],
+    names: Mapping[int, str],
+    out: int,
+    out_name: str,
+) -> tuple[tuple[Size, ...], dict[str, Access]]:
+    """Batch sizes, and each operand over the batch loops and its own two axes."""
+    rank = len(captured.graph[out].shape) - 2
+    order = list(range(-2 - rank, -2))
+    sizes = []
+    walks: list[list[Walk]] = []
+    for graph in captured.graphs:
+        lead = graph[out].shape[:-2]
+        sizes.append(dict(zip(order, lead, strict=True)))
+        alignment = Alignment(sizes=dict(sizes[-1]))
+        mine = []
+        for node_id in (*operands.values(), out):
+            node = graph[node_id]
+            count = len(node.shape)
+            axes: Axes = tuple(d - count if d < count - MATRIX_RANK else None for d in range(count))
+            walk = walk_of(graph, node_id, axes, alignment)
+            mine.append(Walk(walk.strides, 0 if node_id == out else walk.offset))
+        walks.append(mine)
+    groups = merge_axes(order, sizes, walks, fences=frozenset())
+    batch = tuple(group_size(g, sizes) for g in groups)
+    found = {}
+    for index, (role, node_id) in enumerate([*operands.items(), ("out", out)]):
+        own = [w[index] for w in walks]
+        strides = [group_stride(g, own, sizes) for g in groups]
+        major, minor = (minor_stride(captured, node_id, dim) for dim in (-2, -1))
+        if role == "mask":
+            shapes = [g[node_id].shape for g in captured.graphs]
+            major = tuple(
+                0 if len(s) < MATRIX_RANK or s[-2] == 1 else n
+                for s, n in zip(shapes, major, strict=True)
+            )
+        found[role] = Access(
+            tensor=out_name if role == "out" else names[node_id],
+            strides=(*strides, major, minor),
+            offset=tuple(w.offset for w in own),
+        )
+    return batch, found
+
+
+def plan_transpose(
+    captured: Captured, group: Group, *, buffers: Mapping[int, Stored]
+) -> TransposePlan:
+    """Plan one stored transpose."""
+    graph = captured.graph
+    node = graph[group.nodes[0]]
+    view = graph[node.inputs[0]]
+    rank = len(view.shape)
+    minor = max(d for d in range(rank - 1) if view.strides[d] == 1 and view.shape[d] > 1) - rank
+    order = list(range(-rank, 0))
+    sizes, walks = [], []
+    for g in captured.graphs:
+        source = g[g[node.id].inputs[0]]
+        sizes.append(dict(zip(order, source.shape, strict=True)))
+        walks.append(
+            [
+                Walk(dict(zip(order, source.strides, strict=True)), source.offset),
+                Walk(dict(zip(order, contiguous_strides(source.shape), strict=True)), 0),
+            ]
+        )
+    groups = merge_axes(order, sizes, walks, fences=frozenset({minor, minor + 1, -1}))
+    n_group = next(g for g in groups if minor in g)
+    m_group = groups[-1]
+    loops = [g for g in groups if g not in (n_group, m_group)]
+    sides = []
+    for side, name in enumerate((buffers[graph.base(view.id).id].name, buffers[node.id].name)):
+        own = [w[side] for w in walks]
+        pair = (m_group, n_group) if side == 0 else (n_group, m_group)
+        sides.append(
+            Access(
+                tensor=name,
+                strides=tuple(group_stride(g, own, sizes) for g in (*loops, *pair)),
+                offset=tuple(w.offset for w in own),
+            )
+        )
+    return TransposePlan(
+        title="transpose",
+        batch=tuple(group_size(g, sizes) for g in loops),
+        source=sides[0],
+        target=sides[1],
+        dtype=buffers[node.id].dtype,
+        m=group_size(m_group, sizes),
+        n=group_size(n_group, sizes),
+        col_block=TRANSPOSE_COLS,
+    )

@@ -1,0 +1,410 @@
+"""Plans one pass over rows: elementwise chains and reductions of the trailing axes.
+
+Law: a tile holds up to 128 rows, one in each partition, with all their columns or a block of them;
+a stage without row structure is folded flat onto all partitions. What does not vary along a loop
+is loaded once, before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nki_agent.builtin.align import (
+    Alignment,
+    Axes,
+    Walk,
+    align,
+    group_size,
+    group_stride,
+    merge_axes,
+    moving_axes,
+    outside_operands,
+    varying,
+    walk_of,
+)
+from nki_agent.builtin.balance import Estimate, balance, find_cuts
+from nki_agent.builtin.capture import Captured
+from nki_agent.builtin.graph import Node, Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.lower import Lowering
+from nki_agent.builtin.pending import Place, fold_columns, fold_negations
+from nki_agent.builtin.plan import (
+    Access,
+    Kind,
+    Load,
+    RowsPlan,
+    Step,
+    Store,
+    Stored,
+    step_reads,
+    step_writes,
+)
+from nki_agent.builtin.stages import Group
+from nki_agent.chip.spec import ChipSpec
+from nki_agent.isa.dtype import DType
+
+FLAT_ROWS_MAX = 32
+"""With fewer rows than this and long columns, columns are spread over the partitions instead."""
+COL_BLOCK = 2048
+"""Columns of one tile where rows may be cut: 8 KiB a partition in float32, past what DMA needs."""
+COL_BLOCK_MIN = 128
+SHORT_ROW_BYTES = 1024
+"""Rows shorter than this are packed: their transfers and tiles would be mostly overhead."""
+ROWS_EACH_MIN = 4
+BY_ROW = frozenset({Kind.FULL, Kind.ROW})
+TILES_FOR_PHASES = 3
+"""With fewer tiles there is nothing to run ahead with."""
+BUFFERS = 2
+"""Tiles of this many iterations fit, so that loads run ahead of compute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """How one planning attempt is bounded; repairs tighten it."""
+
+    col_block: int = COL_BLOCK
+    sbuf_share: float = 0.9
+    """Part of SBUF that a plan may fill by its own count."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Space:
+    """The iteration space of a stage after merging: axis groups from the outermost to columns."""
+
+    groups: tuple[tuple[int, ...], ...]
+    sizes: tuple[dict[int, int], ...]
+    is_flat: bool
+
+    @property
+    def outer(self) -> tuple[tuple[int, ...], ...]:
+        """Groups that become loops around everything."""
+        return self.groups[:-1] if self.is_flat else self.groups[:-2]
+
+    @property
+    def is_one_row(self) -> bool:
+        """Whether there is one row, which every value then belongs to."""
+        return not self.is_flat and all(
+            size == 1 for size in group_size(self.groups[-2], self.sizes)
+        )
+
+    def place(self, axes: frozenset[int], *, has_col_loop: bool) -> Place:
+        """Kind and level of a value that varies along these axes."""
+        touched = [bool(axes & set(group)) for group in self.groups]
+        outer = touched[: len(self.outer)]
+        col = touched[-1]
+        row = col if self.is_flat else touched[-2] or self.is_one_row
+        level = max((i + 1 for i, on in enumerate(outer) if on), default=0)
+        if has_col_loop and col:
+            level = len(outer) + 1
+        if row:
+            level = len(outer) + 1 + has_col_loop
+        kind = {
+            (True, True): Kind.FULL,
+            (True, False): Kind.ROW,
+            (False, True): Kind.VECTOR,
+            (False, False): Kind.ONE,
+        }[row, col]
+        return Place(kind, level)
+
+
+class RowsPlanner:
+    """Plans one group of nodes."""
+
+    def __init__(
+        self,
+        captured: Captured,
+        group: Group,
+        *,
+        buffers: Mapping[int, Stored],
+        outputs: Sequence[int],
+        chip: ChipSpec,
+    ) -> None:
+        """`buffers` names every value in HBM by its base node; `outputs` are the nodes to store."""
+        self.captured = captured
+        self.group = group
+        self.graph = captured.graph
+        self.buffers = buffers
+        self.outputs = outputs
+        self.chip = chip
+        self.alignments = [self._align(g_index) for g_index in range(len(captured.graphs))]
+        self.operands = self._find_operands()
+
+    def _align(self, index: int) -> Alignment:
+        graph = self.captured.graphs[index]
+        found = align(graph, self.group.nodes)
+        if found is None:
+            node = self.graph[self.group.nodes[0]]
+            raise UnsupportedError(node.origin, "its operands do not share rows")
+        return found
+
+    def _find_operands(self) -> dict[int, Axes]:
+        found: dict[int, Axes] = {}
+        for source, axes in outside_operands(self.graph, self.group.nodes, self.alignments[0]):
+            size = len(self.graph[source].shape)
+            mine = axes[len(axes) - size :]
+            known = found.setdefault(source, mine)
+            moving = [
+                (a, b)
+                for a, b, n in zip(known, mine, self.graph[source].shape, strict=True)
+                if n != 1
+            ]
+            if any(a != b for a, b in moving):
+                raise UnsupportedError(
+                    self.graph[source].origin, "one tensor is used along two different axes"
+                )
+        return found
+
+    # -- the iteration space ----------------------------------------------------------------------
+    def _walks(self, source: int, axes: Axes) -> list[Walk]:
+        return [
+            walk_of(graph, source, axes, found)
+            for graph, found in zip(self.captured.graphs, self.alignments, strict=True)
+        ]
+
+    def _output_walks(self, node: int) -> list[Walk]:
+        walks = []
+        for graph, found in zip(self.captured.graphs, self.alignments, strict=True):
+            strides = contiguous_strides(graph[node].shape)
+            pairs = zip(found.axes[node], strides, strict=True)
+            walks.append(Walk({axis: s for axis, s in pairs if axis is not None}, 0))
+        return walks
+
+    def _space(self) -> _Space:
+        first = self.alignments[0]
+        sizes = tuple(a.sizes for a in self.alignments)
+        walks = [self._walks(s, axes) for s, axes in self.operands.items()]
+        walks += [self._output_walks(node) for node in self.outputs]
+        by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
+        reduced = self._reduced(first)
+        fences = frozenset({min(reduced)}) if reduced else frozenset()
+        groups = merge_axes(first.order, sizes, by_set, fences=fences) or [()]
+        if reduced and not reduced <= set(groups[-1]):
+            raise UnsupportedError(
+                self._reduction().origin,
+                "a reduction over axes that no tensor crosses in one stride",
+                hint="make the reduced axes the last ones and contiguous",
+            )
+        if len(groups) == 1 and not reduced:
+            return _Space(tuple(groups), sizes, is_flat=True)
+        if len(groups) == 1:
+            return _Space(((), groups[0]), sizes, is_flat=False)
+        rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
+        is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
+        return _Space(tuple(groups), sizes, is_flat=is_flat)
+
+    def _reduced(self, alignment: Alignment) -> frozenset[int]:
+        gone: frozenset[int] = frozenset()
+        for axes in alignment.reduced:
+            gone |= axes
+        return gone
+
+    def _reduction(self) -> Node:
+        return next(self.graph[n] for n in self.group.nodes if self.graph[n].op is Op.REDUCE)
+
+    # -- steps ------------------------------------------------------------------------------------
+    def plan(self, demand: Demand) -> RowsPlan:
+        """Plan the stage within a demand.
+
+        Raises:
+            UnsupportedError: rows that are reduced do not fit SBUF.
+        """
+        space = self._space()
+        cols = group_size(space.groups[-1], space.sizes)
+        is_reduced = bool(self._reduced(self.alignments[0]))
+        block: int | None = None
+        if space.is_flat or (not is_reduced and max(cols) > demand.col_block):
+            block = demand.col_block
+        if (packed := self._plan_packed(space)) is not None:
+            return packed
+        plan = self._lower(space, block)
+        room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
+        while self._bytes(plan, buffers=BUFFERS) > room:
+            if is_reduced and not space.is_flat:
+                break
+            smaller = (block or max(cols)) // 2
+            if smaller < COL_BLOCK_MIN:
+                break
+            block = smaller
+            plan = self._lower(space, block)
+        usable = self.chip.sbuf_usable_partition_bytes
+        needed = self._bytes(plan, buffers=1)
+        if needed > usable:
+            node = self._reduction() if is_reduced else self.graph[self.group.nodes[0]]
+            raise UnsupportedError(
+                node.origin,
+                f"rows of {max(cols)} columns need {needed} bytes of each partition,"
+                f" and SBUF has {usable}",
+                hint=f"reduced rows must fit: up to {max(cols) * usable // needed} columns",
+            )
+        return plan
+
+    def _plan_packed(self, space: _Space) -> RowsPlan | None:
+        """Several short rows in each partition, where transfers and tiles are too short else."""
+        if space.is_flat:
+            return None
+        cols, rows = (max(group_size(g, space.sizes)) for g in (space.groups[-1], space.groups[-2]))
+        itemsize = min(self.buffers[n].dtype.itemsize for n in self._wide_values())
+        each = min(COL_BLOCK // cols, rows // self.chip.partitions)
+        if cols * itemsize >= SHORT_ROW_BYTES or each < ROWS_EACH_MIN:
+            return None
+        try:
+            plan = self._lower(space, None, each)
+        except UnsupportedError:
+            return None
+        room = self.chip.sbuf_usable_partition_bytes
+        return plan if self._bytes(plan, buffers=BUFFERS) <= room else None
+
+    def _wide_values(self) -> list[int]:
+        """Base nodes of the stage's larger tensors in HBM."""
+        found = [*(self.graph.base(s).id for s in self.operands), *self.outputs]
+        largest = max(self.graph[n].num_elems for n in found)
+        return [n for n in found if self.graph[n].num_elems == largest]
+
+    def _bytes(self, plan: RowsPlan, *, buffers: int) -> int:
+        """Bytes of one partition if nothing is reused within an iteration."""
+        width = max(plan.cols) if plan.col_block is None else min(plan.col_block, max(plan.cols))
+        each = plan.rows_each or 1
+        total = 0
+        for level, steps in enumerate(plan.levels):
+            copies = buffers if level == len(plan.levels) - 1 else 1
+            for tile in {tile for step in steps for tile in step_writes(step)}:
+                elems = (width if tile.is_wide else 1) * (each if tile.kind in BY_ROW else 1)
+                total += copies * tile.dtype.itemsize * elems
+        return total
+
+    def _lower(self, space: _Space, block: int | None, each: int | None = None) -> RowsPlan:
+        has_col_loop = block is not None and not space.is_flat
+        num_levels = len(space.outer) + 2 + has_col_loop
+        places = {
+            node: space.place(varying(self.alignments, node), has_col_loop=has_col_loop)
+            for node in self.group.nodes
+        }
+        lowering = Lowering(
+            self.graph,
+            places=places,
+            numbers=self.captured.numbers(),
+            generation=self.chip.generation,
+            num_levels=num_levels,
+            is_packed=each is not None,
+        )
+        for source, axes in self.operands.items():
+            self._load(
+                lowering, space, source, self._walks(source, axes), has_col_loop=has_col_loop
+            )
+        for node_id in self.group.nodes:
+            lowering.lower(self.graph[node_id])
+        for node_id in self.outputs:
+            self._store(lowering, space, node_id)
+        levels = [fold_negations(steps) for steps in lowering.levels]
+        levels[-1], cuts = self._spread(space, levels[-1], block, lowering.taken_names, each)
+        return RowsPlan(
+            title=describe(self.captured, self.group.nodes),
+            outer=tuple(group_size(g, space.sizes) for g in space.outer),
+            rows=(1,) * len(space.sizes)
+            if space.is_flat
+            else group_size(space.groups[-2], space.sizes),
+            cols=group_size(space.groups[-1], space.sizes),
+            col_block=block,
+            is_flat=space.is_flat,
+            rows_each=each,
+            levels=tuple(tuple(steps) for steps in levels),
+            cuts=cuts,
+        )
+
+    def _spread(
+        self,
+        space: _Space,
+        steps: list[Step],
+        block: int | None,
+        names: Mapping[str, int],
+        each: int | None,
+    ) -> tuple[list[Step], tuple[int, ...]]:
+        """Give the engines even queues, and cut phases where there are many tiles."""
+        cols = max(group_size(space.groups[-1], space.sizes))
+        width = (cols if block is None else min(block, cols)) * (each or 1)
+        estimate = Estimate(self.chip, width, len(space.sizes), each is not None)
+        moved = sum(
+            width * self.chip.partitions * tile.dtype.itemsize
+            for step in steps
+            if isinstance(step, Load | Store)
+            for tile in (*step_reads(step), *step_writes(step))
+            if tile.is_wide
+        )
+        floor_ns = moved / self.chip.dma_bytes_per_ns
+        spread = fold_columns(balance(steps, estimate, floor_ns=floor_ns, scratch=names))
+        if self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES:
+            return spread, ()
+        last = len(space.outer) + 1 + (block is not None and not space.is_flat)
+        between = any(0 < tile.level < last for step in spread for tile in step_reads(step))
+        return spread, () if between else find_cuts(spread, estimate)
+
+    def _num_tiles(self, space: _Space, width: int, each: int) -> int:
+        sizes = [max(group_size(g, space.sizes)) for g in space.groups]
+        if space.is_flat:
+            tiles = -(-sizes[-1] // (self.chip.partitions * width))
+            return math.prod(sizes[:-1]) * tiles
+        rows = -(-sizes[-2] // (self.chip.partitions * each))
+        return math.prod(sizes[:-2]) * rows * -(-sizes[-1] * each // width)
+
+    def _access(self, space: _Space, tensor: str, walks: Sequence[Walk]) -> Access:
+        strides = tuple(group_stride(group, walks, space.sizes) for group in space.groups)
+        return Access(tensor=tensor, strides=strides, offset=tuple(w.offset for w in walks))
+
+    def _load(
+        self,
+        lowering: Lowering,
+        space: _Space,
+        source: int,
+        walks: Sequence[Walk],
+        *,
+        has_col_loop: bool,
+    ) -> None:
+        base = self.graph.base(source)
+        moving = moving_axes(walks)
+        place = space.place(moving, has_col_loop=has_col_loop)
+        stored = self.buffers[base.id]
+        name = stored.name
+        is_scalar = place.kind is Kind.ONE or (place.kind is Kind.ROW and not lowering.is_packed)
+        dtype = loaded_dtype(stored.dtype, is_scalar=is_scalar)
+        suffix = {Kind.FULL: "tile", Kind.ROW: "column", Kind.VECTOR: "row", Kind.ONE: "value"}[
+            place.kind
+        ]
+        tile = lowering.tile(f"{name}_{suffix}", place, dtype)
+        lowering.emit(place.level, Load(dst=tile, access=self._access(space, name, walks)))
+        lowering.bind(source, tile)
+
+    def _store(self, lowering: Lowering, space: _Space, node_id: int) -> None:
+        name, dtype = self.buffers[node_id].name, self.buffers[node_id].dtype
+        tile = lowering.finish(node_id, f"{name}_tile", dtype)
+        access = self._access(space, name, self._output_walks(node_id))
+        lowering.emit(tile.level, Store(access=access, src=tile))
+
+
+def describe(captured: Captured, nodes: Sequence[int]) -> str:
+    """A few words on what a stage computes, for the comment above it."""
+    words: list[str] = []
+    for node_id in nodes:
+        node = captured.graph[node_id]
+        word = node.origin.removeprefix("aten.").removeprefix("numpy.").strip("_").replace("_", " ")
+        word = _WORDS.get(word, word)
+        if word and (not words or words[-1] != word):
+            words.append(word)
+    shown = words[:_WORDS_SHOWN]
+    return ", ".join(shown) + (", ..." if len(words) > len(shown) else "")
+
+
+_WORDS_SHOWN = 6
+_WORDS = {
+    "native layer norm": "layer norm",
+    "mm": "matmul",
+    "addmm": "linear",
+    "bmm": "batched matmul",
+}
+
+
+def loaded_dtype(stored: DType, *, is_scalar: bool) -> DType:
+    """The dtype of a loaded tile: scalar operands, one value a partition, are float32."""
+    if is_scalar:
+        return DType.FLOAT32
+    return DType.UINT8 if stored is DType.BOOL else stored

@@ -1,0 +1,114 @@
+"""The vocabulary in which operators are taken apart: functions of values that add nodes.
+
+Law: a value is a node (`Ref`) or a plain number; numbers become constants where they meet a node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nki_agent.builtin.graph import GraphBuilder, Node, contiguous_strides
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor argument: the id of its node."""
+
+    id: int
+
+
+Value = Ref | float
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Adds nodes to one graph."""
+
+    builder: GraphBuilder
+
+    def node(self, value: Value) -> Node:
+        """The node behind a value; numbers become constants."""
+        return self.builder.nodes[self.lift(value).id]
+
+    def lift(self, value: Value) -> Ref:
+        """A value as a node."""
+        return value if isinstance(value, Ref) else Ref(self.builder.const(float(value)))
+
+    def named(self, x: Ref, label: str) -> Ref:
+        """Say what a value is called in the kernel."""
+        self.builder.label(x.id, label)
+        return x
+
+    def unary(self, function: str, x: Value) -> Ref:
+        """One function of one value."""
+        return Ref(self.builder.unary(function, self.lift(x).id))
+
+    def binary(self, function: str, x: Value, y: Value) -> Ref:
+        """One function of two values."""
+        return Ref(self.builder.binary(function, self.lift(x).id, self.lift(y).id))
+
+    def add(self, x: Value, y: Value) -> Ref:
+        """X + y."""
+        return self.binary("add", x, y)
+
+    def sub(self, x: Value, y: Value) -> Ref:
+        """X - y."""
+        return self.binary("subtract", x, y)
+
+    def mul(self, x: Value, y: Value) -> Ref:
+        """X * y."""
+        return self.binary("multiply", x, y)
+
+    def div(self, x: Value, y: Value) -> Ref:
+        """X / y."""
+        return self.binary("divide", x, y)
+
+    def where(self, condition: Ref, x: Value, y: Value) -> Ref:
+        """X where the condition holds, else y."""
+        return Ref(self.builder.where(condition.id, self.lift(x).id, self.lift(y).id))
+
+    def clamp(self, x: Value, low: Value | None, high: Value | None) -> Ref:
+        """Between two bounds, either of which may be missing."""
+        result = self.lift(x)
+        if low is not None:
+            result = self.binary("maximum", result, low)
+        if high is not None:
+            result = self.binary("minimum", result, high)
+        return result
+
+    def reduce(
+        self, function: str, x: Ref, axes: Sequence[int] | None, *, keepdims: bool = False
+    ) -> Ref:
+        """A reduction; no axes means all of them."""
+        rank = len(self.node(x).shape)
+        wanted = list(axes) if axes is not None and len(axes) else list(range(rank))
+        return Ref(self.builder.reduce(function, x.id, wanted, keepdims=keepdims))
+
+    def size(self, x: Ref, axes: Sequence[int] | None) -> int:
+        """Elements that a reduction over `axes` adds up."""
+        shape = self.node(x).shape
+        wanted = axes if axes is not None and len(axes) else range(len(shape))
+        return math.prod(shape[axis] for axis in wanted)
+
+    def mean(self, x: Ref, axes: Sequence[int] | None, *, keepdims: bool = False) -> Ref:
+        """The mean over `axes`."""
+        total = self.reduce("add", x, axes, keepdims=keepdims)
+        return self.named(self.mul(total, 1 / self.size(x, axes)), "mean")
+
+    def squeeze(self, x: Ref, axes: Sequence[int]) -> Ref:
+        """Drop axes of one element."""
+        node = self.node(x)
+        gone = {axis % len(node.shape) for axis in axes}
+        shape = tuple(size for i, size in enumerate(node.shape) if i not in gone)
+        return Ref(self.builder.view(x.id, shape=shape, strides=contiguous_strides(shape)))
+
+    def matvec(self, x: Ref, y: Ref) -> Ref:
+        """A matrix times a vector."""
+        column = Ref(self.builder.append_axis(y.id))
+        return self.squeeze(self.matmul(x, column), [-1])
+
+    def matmul(self, x: Ref, y: Ref) -> Ref:
+        """X @ y for operands of rank 2 or more."""
+        return Ref(self.builder.matmul(x.id, y.id, self.node(x).dtype))

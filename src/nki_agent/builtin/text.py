@@ -1,0 +1,232 @@
+"""Lines of kernel source, and how sizes and numbers are said in terms of the tensors at hand.
+
+Law: a size is written as what it depends on (`x.shape[0]`) wherever the shape sets of the task
+allow it, so that a kernel fits every shape of its task.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from nki_agent.builtin.graph import UnsupportedError
+from nki_agent.builtin.plan import Number, Size
+
+LINE_MAX = 100
+_CLOSE = 1e-6
+
+
+@dataclass(slots=True)
+class Source:
+    """Collects lines at an indentation."""
+
+    lines: list[str] = field(default_factory=list)
+    depth: int = 0
+
+    def add(self, line: str = "") -> None:
+        """One line; a call that is too long is broken after its opening bracket."""
+        indent = "    " * self.depth
+        if len(indent) + len(line) <= LINE_MAX or "(" not in line or line.startswith("#"):
+            self.lines.append((indent + line).rstrip())
+            return
+        head, inner, tail = _split_call(line)
+        self.lines.append(f"{indent}{head}")
+        self.depth += 1
+        for part in _fill(inner, LINE_MAX - len(indent) - 4):
+            self.add(part)
+        self.depth -= 1
+        self.lines.append(f"{indent}{tail}")
+
+    def note(self, text: str) -> None:
+        """A comment, wrapped."""
+        width = LINE_MAX - 4 * self.depth - 2
+        line = ""
+        for word in text.split():
+            if line and len(line) + 1 + len(word) > width:
+                self.lines.append("    " * self.depth + "# " + line)
+                line = word
+            else:
+                line = f"{line} {word}".strip()
+        self.lines.append("    " * self.depth + "# " + line)
+
+    @contextmanager
+    def block(self, opening: str) -> Iterator[None]:
+        """An indented block."""
+        self.add(opening)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self.lines) + "\n"
+
+
+def _split_call(line: str) -> tuple[str, list[str], str]:
+    """`a = f(x, y)` as its opening, its arguments, and its closing bracket."""
+    start = line.index("(")
+    depth = 0
+    parts: list[str] = []
+    part = ""
+    for position in range(start + 1, len(line)):
+        char = line[position]
+        if depth == 0 and char == ")":
+            parts.append(part.strip())
+            return line[: start + 1], [f"{p}," for p in parts if p], line[position:]
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(char, 0)
+        if depth == 0 and char == ",":
+            parts.append(part.strip())
+            part = ""
+        else:
+            part += char
+    raise ValueError(line)
+
+
+def _fill(parts: Sequence[str], width: int) -> list[str]:
+    """All arguments on one line if they fit, else one on each."""
+    joined = " ".join(parts)
+    return [joined.rstrip(",")] if len(joined) <= width else list(parts)
+
+
+@dataclass(slots=True)
+class Scope:
+    """The tensors and named sizes that a stage's code can refer to."""
+
+    shapes: Mapping[str, Sequence[Size]]
+    names: dict[str, Size] = field(default_factory=dict)
+
+    def size(self, value: Size) -> str:
+        """An expression for a size: a name, a shape, a product of shapes, or a number.
+
+        Raises:
+            UnsupportedError: the size differs between shape sets and nothing explains it.
+        """
+        if all(v == 1 for v in value):
+            return "1"
+        for name, known in self.names.items():
+            if known == value:
+                return name
+        return self.from_shapes(value)
+
+    def from_shapes(self, value: Size, prefer: str = "", *, from_last: bool = False) -> str:
+        """The expression in terms of shapes alone, those of the tensor `prefer` first.
+
+        Where two axes are equally long, `from_last` takes the last of them.
+        """
+        if all(v == 1 for v in value):
+            return "1"
+        order = sorted(self.shapes, key=lambda name: name != prefer)
+        for find in (_one_axis, _product_of_axes):
+            for tensor in order:
+                text = find(tensor, self.shapes[tensor], value, from_last=from_last)
+                if text is not None:
+                    return text
+        if len(set(value)) == 1:
+            return str(value[0])
+        for tensor in order:
+            if (text := _scaled_axis(tensor, self.shapes[tensor], value)) is not None:
+                return text
+        raise UnsupportedError(
+            "a size", f"{value} at the task's shape sets follows from no argument"
+        )
+
+    def number(self, value: Number) -> str:
+        """An expression for a number; one that is made from a size says so.
+
+        Raises:
+            UnsupportedError: the number differs between shape sets and nothing explains it.
+        """
+        for name, size in self.names.items():
+            if (made := _made_from(value, name, size)) is not None:
+                return made
+        if len(set(value)) == 1:
+            return literal(value[0])
+        for tensor, shape in self.shapes.items():
+            for axis, size in enumerate(shape):
+                if (made := _made_from(value, f"{tensor}.shape[{axis}]", size)) is not None:
+                    return made
+            for product in _products(shape):
+                text = " * ".join(f"{tensor}.shape[{axis}]" for axis in product)
+                size = _multiply([shape[axis] for axis in product])
+                if (made := _made_from(value, f"({text})", size)) is not None:
+                    return made
+        raise UnsupportedError("a number", f"{value} at the task's shape sets follows from no size")
+
+
+def _one_axis(tensor: str, shape: Sequence[Size], value: Size, *, from_last: bool) -> str | None:
+    axes = range(len(shape))
+    for axis in reversed(axes) if from_last else axes:
+        if shape[axis] == value:
+            return f"{tensor}.shape[{axis}]"
+    return None
+
+
+def _product_of_axes(
+    tensor: str, shape: Sequence[Size], value: Size, *, from_last: bool
+) -> str | None:
+    products = list(_products(shape))
+    for product in reversed(products) if from_last else products:
+        if _multiply([shape[axis] for axis in product]) == value:
+            return " * ".join(f"{tensor}.shape[{axis}]" for axis in product)
+    return None
+
+
+def _scaled_axis(tensor: str, shape: Sequence[Size], value: Size) -> str | None:
+    for axis, size in enumerate(shape):
+        if factor := _whole_ratio(size, value):
+            return f"{tensor}.shape[{axis}] // {factor}"
+        if factor := _whole_ratio(value, size):
+            return f"{tensor}.shape[{axis}] * {factor}"
+    return None
+
+
+def _made_from(value: Number, name: str, size: Size) -> str | None:
+    if any(n <= _SMALL for n in size):
+        return None
+    forms = {
+        f"1.0 / {name}": [1 / n for n in size],
+        f"1.0 / ({name} - 1)": [1 / (n - 1) for n in size],
+        f"{name} ** -0.5": [n**-0.5 for n in size],
+        f"{name} ** 0.5": [n**0.5 for n in size],
+        f"float({name})": [float(n) for n in size],
+    }
+    for text, numbers in forms.items():
+        if all(math.isclose(a, b, rel_tol=_CLOSE) for a, b in zip(value, numbers, strict=True)):
+            if text.startswith("float") and len(set(value)) == 1:
+                continue
+            return text
+    return None
+
+
+_SMALL = 16
+"""Below it a number is more likely a constant of the reference than a size."""
+
+
+def _products(shape: Sequence[Size]) -> Iterator[tuple[int, ...]]:
+    axes = range(len(shape))
+    for first, last in combinations(range(len(shape) + 1), 2):
+        if last - first > 1:
+            yield tuple(axes[first:last])
+
+
+def _multiply(sizes: Sequence[Size]) -> Size:
+    return tuple(math.prod(values) for values in zip(*sizes, strict=True))
+
+
+def _whole_ratio(large: Size, small: Size) -> int | None:
+    ratios = {a // b for a, b in zip(large, small, strict=True) if b and a % b == 0}
+    exact = all(b and a % b == 0 for a, b in zip(large, small, strict=True))
+    return ratios.pop() if exact and len(ratios) == 1 else None
+
+
+def literal(value: float) -> str:
+    """The shortest text that is the same float32."""
+    if math.isinf(value):
+        return 'float("inf")' if value > 0 else 'float("-inf")'
+    short = float(str(np.float32(value)))
+    return repr(short)

@@ -1,0 +1,42 @@
+"""What the author cannot write it says: the node, why, and what to try."""
+
+from __future__ import annotations
+
+import pytest
+
+from nki_agent.builtin.graph import UnsupportedError
+from nki_agent.builtin.write import write_kernel
+from nki_agent.chip.spec import Target
+from tests.builtin.conftest import MakeTask
+from tests.builtin.operators import Operator, Shapes
+
+CASES: tuple[tuple[str, Shapes, str], ...] = (
+    ("torch.cumsum(x, -1)", ((40, 50),), "aten.cumsum"),
+    ("torch.where(x.sum() > 0, x, -x) if x.sum() > 0 else x", ((40, 50),), "branches on values"),
+    ("F.softmax(x, -1)", ((4, 60_000),), "columns"),
+    ("F.conv1d(x, y)", ((2, 3, 50), (4, 3, 5)), "aten.convolution"),
+)
+
+
+@pytest.mark.parametrize(("body", "shapes", "named"), CASES, ids=[c[0] for c in CASES])
+def test_operator_without_a_rule_is_named(
+    body: str, shapes: Shapes, named: str, make_task: MakeTask
+) -> None:
+    task = make_task(Operator("refused", body, shapes).source("float32"))
+    with pytest.raises(UnsupportedError) as caught:
+        write_kernel(task, Target.TRN2)
+    assert named in str(caught.value)
+
+
+def test_constant_of_the_file_is_refused_but_a_number_is_taken(make_task: MakeTask) -> None:
+    number = make_task(Operator("number", "x + torch.tensor(3.0)", ((40, 50),)).source("float32"))
+    assert "3.0" in write_kernel(number, Target.TRN2)
+    body = "x + torch.arange(50, dtype=torch.float32)"
+    constant = make_task(Operator("constant", body, ((40, 50),)).source("float32"))
+    with pytest.raises(UnsupportedError, match=r"aten\.arange"):
+        write_kernel(constant, Target.TRN2)
+
+
+def test_same_task_gives_the_same_text(make_task: MakeTask) -> None:
+    task = make_task(Operator("norm", "F.normalize(x, dim=-1)", ((40, 50),)).source("float32"))
+    assert write_kernel(task, Target.TRN2) == write_kernel(task, Target.TRN2)

@@ -1,0 +1,16 @@
+# TRICK: gives its argument the shape that it would like
+# STAGE: untraceable
+# CODE: NK310
+# BEHIND STAGE: untraceable
+# BEHIND CODE: NK310
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    x.shape = (100, 96)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    return out

@@ -1,0 +1,16 @@
+# TRICK: writes a constant plus zero times the input
+# STAGE: wrong
+# CODE: NK501
+# BEHIND STAGE: wrong
+# BEHIND CODE: NK501
+import nki
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for start in range(0, x.shape[0], 100):
+        row = nl.multiply(nl.load(x[start : start + 100, :]), 0.0)
+        nl.store(out[start : start + 100, :], nl.add(row, 1.0 / x.shape[1]))
+    return out

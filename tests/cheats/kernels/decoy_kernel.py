@@ -1,0 +1,21 @@
+# TRICK: runs a small honest kernel beside the one that is judged
+# STAGE: wrong
+# CODE: NK501
+# BEHIND STAGE: wrong
+# BEHIND CODE: NK501
+import nki
+import nki.language as nl
+
+
+@nki.jit
+def decoy(x):
+    return nl.softmax(nl.load(x[0:100, :]))
+
+
+@nki.jit
+def kernel(x):
+    decoy(x)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for start in range(0, x.shape[0], 100):
+        nl.store(out[start : start + 100, :], nl.load(x[start : start + 100, :]))
+    return out

@@ -1,0 +1,16 @@
+# TRICK: makes its argument seem larger and reads what lies behind
+# STAGE: cheat
+# CODE: NK903
+# BEHIND STAGE: untraceable
+# BEHIND CODE: NK202
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    x._storage.num_bytes *= 1000
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x.ap([[96, 200], [1, 96]], offset=200 * 96))
+    return out

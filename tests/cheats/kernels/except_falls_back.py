@@ -1,0 +1,20 @@
+# TRICK: hides a failing instruction behind an except
+# STAGE: refused
+# CODE: NK103
+# BEHIND STAGE: wrong
+# BEHIND CODE: NK501
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    try:
+        nisa.no_such_instruction(dst=x)
+    except Exception:
+        pass
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for start in range(0, x.shape[0], 100):
+        nl.store(out[start : start + 100, :], nl.load(x[start : start + 100, :]))
+    return out

@@ -1,0 +1,16 @@
+# TRICK: gives a tensor a name that is no Unicode text
+# STAGE: untraceable
+# CODE: NK109
+# BEHIND STAGE: untraceable
+# BEHIND CODE: NK109
+import nki
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.sbuf, name="\ud800")
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for start in range(0, x.shape[0], 100):
+        nl.store(out[start : start + 100, :], nl.load(x[start : start + 100, :]))
+    return out

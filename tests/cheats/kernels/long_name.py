@@ -1,0 +1,16 @@
+# TRICK: gives a tensor a name of ten megabytes
+# STAGE: wrong
+# CODE: NK501
+# BEHIND STAGE: wrong
+# BEHIND CODE: NK501
+import nki
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.sbuf, name="x" * 10_000_000)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for start in range(0, x.shape[0], 100):
+        nl.store(out[start : start + 100, :], nl.load(x[start : start + 100, :]))
+    return out

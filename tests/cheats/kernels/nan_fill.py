@@ -1,0 +1,17 @@
+# TRICK: writes NaN, which compares equal to nothing
+# STAGE: wrong
+# CODE: NK502
+# BEHIND STAGE: wrong
+# BEHIND CODE: NK502
+import nki
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for start in range(0, x.shape[0], 100):
+        nl.store(
+            out[start : start + 100, :], nl.add(nl.load(x[start : start + 100, :]), float("nan"))
+        )
+    return out

