@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from nki_agent.agent.cards import ALIASES
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.prompt import Prompt, make_prompt, write_fold
 from nki_agent.chip.spec import Target, load_chip
@@ -33,8 +34,8 @@ def test_prompt_states_rank_shape_dtype_and_fold(task: Task) -> None:
 def test_every_instruction_of_the_target_is_in_the_prompt(task: Task, target: Target) -> None:
     system, generation = prompt_for(task, target=target).system, load_chip(target).generation
     for declaration in TABLE.values():
-        module = "nl" if declaration.page.startswith("nki.language") else "nisa"
-        is_there = f"{module}.{declaration.name}(" in system
+        alias = ALIASES[declaration.page.rpartition(".")[0]]
+        is_there = f"{alias}.{declaration.name}(" in system
         assert is_there == (declaration.first_generation <= generation), declaration.name
 
 

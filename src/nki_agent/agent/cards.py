@@ -30,6 +30,7 @@ WORD_LENGTH_MIN = 3
 TITLE_WEIGHT = 2.0
 """A word in a card's name says more than one in its text."""
 DTYPES_SHOWN_MAX = 7
+ALIASES = {"nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
 UNSAID = ("name",)
 """Parameters that change nothing that a model should think of."""
 KINDS = {
@@ -45,7 +46,7 @@ KINDS = {
     Kind.ACTIVATION_OP: "an activation function, as nl.exp",
 }
 _WORD = re.compile(r"[a-z0-9_]+")
-_PREFIX = re.compile(r"^(?:nki\.)?(?:isa|language|nisa|nl)\.")
+_PREFIX = re.compile(r"^(?:nki\.)?(?:isa|language|collectives|nisa|nl|ncc)\.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,9 @@ def write_signature(name: str, *, is_brief: bool = False) -> str:
 
     A brief one leaves out what a call may leave out.
     """
-    short = name.replace("nki.isa.", "nisa.").replace("nki.language.", "nl.")
+    short = name
+    for module, alias in ALIASES.items():
+        short = short.replace(f"{module}.", f"{alias}.")
     parts = []
     for parameter in SIGNATURES[name].parameters.values():
         if parameter.name in UNSAID:

@@ -17,6 +17,7 @@ from nki_agent.agent.episode import Limits, Mode
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.chip.spec import ChipSpec, Target, load_chip
 from nki_agent.isa.chance import CHANCE
+from nki_agent.isa.collective import COLLECTIVE
 from nki_agent.isa.control import CONTROL
 from nki_agent.isa.declaration import Declaration
 from nki_agent.isa.dtype import DType
@@ -34,6 +35,7 @@ RARE: dict[str, tuple[Declaration, ...]] = {
     "random numbers": CHANCE,
     "MX data": MICROSCALING,
     "registers, the two cores, printing": CONTROL,
+    "several ranks (`import nki.collectives as ncc`)": COLLECTIVE,
 }
 """Instructions that few kernels need: the prompt shows a line for each family."""
 

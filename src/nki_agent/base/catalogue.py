@@ -309,7 +309,7 @@ _ROWS = (
     CodeInfo(
         "NK402",
         "Cores read shared memory without a barrier",
-        "A core reads bytes of a shared tensor that the other core writes, with no barrier between.",
+        "A core reads bytes of a shared tensor that the other core writes, no barrier between.",
         "Call `nisa.core_barrier(data=tensor, cores=(0, 1))` after the writes.",
     ),
     CodeInfo(

@@ -49,7 +49,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 class Edit(msgspec.Struct, frozen=True, array_like=True):
     """Source to put in the place of other source. Lines count from 1, columns in characters from 0.
 
-    What lies from (`line`, `column`) up to (`end_line`, `end_column`) goes; both equal is an insert.
+    What lies from (`line`, `column`) up to (`end_line`, `end_column`) goes; where both are equal,
+    nothing does.
     """
 
     file: str

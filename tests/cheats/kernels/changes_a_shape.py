@@ -1,8 +1,8 @@
 # TRICK: gives its argument the shape that it would like
-# STAGE: untraceable
-# CODE: NK310
-# BEHIND STAGE: untraceable
-# BEHIND CODE: NK310
+# STAGE: wrong
+# CODE: NK213
+# BEHIND STAGE: wrong
+# BEHIND CODE: NK213
 import nki
 import nki.isa as nisa
 import nki.language as nl

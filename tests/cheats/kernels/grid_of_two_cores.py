@@ -1,8 +1,8 @@
 # TRICK: asks for two cores
-# STAGE: untraceable
-# CODE: NK114
-# BEHIND STAGE: untraceable
-# BEHIND CODE: NK114
+# STAGE: wrong
+# CODE: NK402
+# BEHIND STAGE: wrong
+# BEHIND CODE: NK402
 import nki
 import nki.isa as nisa
 import nki.language as nl

@@ -20,7 +20,7 @@ from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.nki.current.values import SBUF, Region
 from nki_agent.nki.current.view import Storage
 from nki_agent.program.records import Init
-from nki_agent.program.validate import RANK_MAX
+from nki_agent.program.structure import RANK_MAX
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
