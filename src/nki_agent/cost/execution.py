@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from nki_agent.program.records import (
     Dynamic,
     DynamicKind,
@@ -25,7 +23,7 @@ from nki_agent.program.records import (
     Scope,
     ScopeKind,
 )
-from nki_agent.program.registers import Constants, find_constants, is_inside, loop_values
+from nki_agent.program.registers import Constants, find_constants, loop_values
 
 EXECUTED_MAX = 200_000
 """Instructions that are run one by one, if the Program itself has no more."""
@@ -212,6 +210,8 @@ class _Walker:
         self._cut = cut
         self._values: dict[int, int] = dict(counter.constants)
         self._entries: dict[int, int] = {}
+        self._bytes = [t.partition_bytes for t in program.tensors]
+        self._reaches: dict[tuple[int, int], tuple[int, int]] = {}
         self._scopes = ANY_ORDER
         self._start = 0
         self._instructions: list[Instruction] = []
@@ -292,20 +292,38 @@ class _Walker:
 
     def _place(self, node: Instruction, dynamics: tuple[Dynamic, ...]) -> Instruction:
         """The instruction at the offsets that are known; the others are noted."""
-        operands = [
-            o for o in self._program.signatures[node.signature].operands if not o.is_immediate
-        ]
         offsets, moved = list(node.offsets), list[int]()
         for dynamic in dynamics:
             at, base = dynamic.operand, node.offsets[dynamic.operand]
             value = None if dynamic.register is None else self._values.get(dynamic.register)
-            tensor = self._program.tensors[node.tensors[at]]
             if value is None or dynamic.kind is not DynamicKind.SCALAR or not isinstance(base, int):
                 moved.append(at)
-            elif is_inside(operands[at], base + value * dynamic.stride_bytes, tensor):
-                offsets[at] = base + value * dynamic.stride_bytes
+                continue
+            offset = base + value * dynamic.stride_bytes
+            low, end = self._reach(node.signature, at)
+            if offset + low >= 0 and offset + end <= self._bytes[node.tensors[at]]:
+                offsets[at] = offset
             else:
                 moved.append(at)
         if moved:
             self.execution.moved[len(self._instructions)] = tuple(moved)
-        return msgspec.structs.replace(node, offsets=tuple(offsets))
+        return Instruction(
+            node.signature,
+            node.tensors,
+            tuple(offsets),
+            node.immediates,
+            node.stack,
+            node.detail,
+        )
+
+    def _reach(self, signature: int, place: int) -> tuple[int, int]:
+        """First byte of an operand and the byte after its last, relative to its offset."""
+        known = self._reaches.get((signature, place))
+        if known is None:
+            operands = [
+                o for o in self._program.signatures[signature].operands if not o.is_immediate
+            ]
+            low, high = operands[place].pattern.extent
+            known = (low, high + operands[place].dtype.itemsize)
+            self._reaches[signature, place] = known
+        return known

@@ -21,7 +21,7 @@ from nki_agent.cost.lane import Lane
 from nki_agent.cost.plan import Plan, Queue, find_lanes
 from nki_agent.isa.enums import Engine, Memory
 from nki_agent.program.records import Instruction, Loop, Program, walk
-from nki_agent.program.registers import register_use
+from nki_agent.program.registers import register_places
 
 NEVER = float("inf")
 NOBODY = -1
@@ -87,6 +87,7 @@ class Scheduler:
         """Work of iterations that were not run."""
         self._loops = _Loops(self, chip)
         self._registers: dict[int, Moment] = {}
+        self._places = [register_places(s) for s in program.signatures]
         self._named = {
             n for node in self.body if node.detail is not None for n in node.detail.after
         }
@@ -184,8 +185,8 @@ class Scheduler:
         times = [START]
         if node.detail is not None:
             detail = node.detail
-            reads, _ = register_use(self.program.signatures[node.signature], detail.registers)
-            reads |= {d.register for d in detail.dynamic if d.register is not None}
+            reads = [detail.registers[p] for p in self._places[node.signature][0]]
+            reads += [d.register for d in detail.dynamic if d.register is not None]
             times += [self._registers.get(r, START) for r in reads]
             times += [self._ends.get(n, START) for n in detail.after]
         if scope != ANY_ORDER:
@@ -199,9 +200,8 @@ class Scheduler:
         if scope != ANY_ORDER:
             self._scope_ends[queue] = max(self._scope_ends.get(queue, START), moment)
         if node.detail is not None:
-            signature = self.program.signatures[node.signature]
-            for register in register_use(signature, node.detail.registers)[1]:
-                self._registers[register] = moment
+            for place in self._places[node.signature][1]:
+                self._registers[node.detail.registers[place]] = moment
         number = self.execution.numbers[moment[1]]
         if number in self._named:
             self._ends[number] = moment

@@ -24,7 +24,7 @@ from nki_agent.cost.plan import Plan, Queue, make_plans
 from nki_agent.cost.scheduler import NOBODY, OTHER_CORE, Placement, Scheduler
 from nki_agent.cost.transfer import Moves
 from nki_agent.isa.enums import Engine
-from nki_agent.program.records import Instruction, Loop, Program
+from nki_agent.program.records import DynamicKind, Instruction, Loop, Program
 
 ENGINES = tuple(Engine)
 """The engines by the numbers in `Timeline.engines`."""
@@ -146,27 +146,27 @@ class _Moved:
     """Uses of signatures with run-time offsets, which have plans of their own."""
 
     def __init__(self, program: Program) -> None:
-        self._program = program
-        self._numbers: dict[tuple[int, Moves], int] = {}
+        self._operands = [
+            [o.role for o in s.operands if not o.is_immediate] for s in program.signatures
+        ]
+        self._numbers: dict[tuple[int, tuple[tuple[int, DynamicKind], ...]], int] = {}
 
     @property
     def rows(self) -> list[tuple[int, Moves]]:
         """Signature and moves of each of those plans."""
-        return list(self._numbers)
+        return [
+            (signature, tuple((self._operands[signature][place], kind) for place, kind in moved))
+            for signature, moved in self._numbers
+        ]
 
     def number(self, execution: Execution) -> list[int]:
         """The plan of each instruction."""
         numbers = [node.signature for node in execution.instructions]
         for row, node in enumerate(execution.instructions):
             if node.detail is not None and node.detail.dynamic:
-                signature = self._program.signatures[node.signature]
-                operands = [o for o in signature.operands if not o.is_immediate]
-                moves: Moves = tuple(
-                    (operands[d.operand].role, d.kind) for d in node.detail.dynamic
-                )
-                key = (node.signature, moves)
-                first = len(self._program.signatures)
-                numbers[row] = first + self._numbers.setdefault(key, len(self._numbers))
+                moved = tuple([(d.operand, d.kind) for d in node.detail.dynamic])
+                number = self._numbers.setdefault((node.signature, moved), len(self._numbers))
+                numbers[row] = len(self._operands) + number
         return numbers
 
 
