@@ -35,10 +35,12 @@ def trace(
     *,
     dtype: DType = DType.FLOAT32,
     target: Target = Target.TRN2,
+    cores: int = 1,
 ) -> Program:
     """The Program of a kernel given as `(arguments): body`; it must be a valid one."""
     arguments = [ArgumentSpec(name, shape, dtype) for name, shape in shapes.items()]
-    reply = trace_source(HEAD + source, arguments, target=target)
+    grid = f"\ngrid = ({cores},)\n" if cores > 1 else ""
+    reply = trace_source(HEAD + source + grid, arguments, target=target)
     assert reply.program is not None, reply.findings
     assert check_program(reply.program, load_chip(target)) == []
     return reply.program

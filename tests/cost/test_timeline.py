@@ -12,7 +12,6 @@ from nki_agent.cost.critical import LimitKind
 from nki_agent.cost.timeline import Timeline, schedule
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine
-from nki_agent.program.records import Loop, LoopKind
 from tests.cost.kernels import COPY, EXP, MATMUL, run, trace, trn2
 
 ALL_TARGETS = (Target.TRN1, Target.TRN2, Target.TRN3)
@@ -278,16 +277,6 @@ def test_the_same_program_gives_the_same_timeline() -> None:
     one, two = (run(MATMUL, {"a": (512, 512), "b": (512, 1024)}) for _ in range(2))
     assert one.end_ns.tobytes() == two.end_ns.tobytes()
     assert one.limit == two.limit
-
-
-def test_loops_are_refused() -> None:
-    program = trace(EXP, {"x": (128, 128)})
-    loop = Loop(LoopKind.SEQUENTIAL, 0, 0, 4, 1, None, program.bodies[0], 0)
-    looped = type(program)(
-        **{f: getattr(program, f) for f in program.__struct_fields__} | {"bodies": ((loop,),)}
-    )
-    with pytest.raises(NotImplementedError, match="unrolled"):
-        schedule(looped, trn2())
 
 
 def test_an_empty_program_takes_no_time() -> None:

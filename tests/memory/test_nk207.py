@@ -2,6 +2,7 @@
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from nki_agent.base.diagnostic import Severity
@@ -107,6 +108,27 @@ def test_garbage_rows_in_the_contraction_of_a_matmul_are_an_error() -> None:
     nisa.tensor_copy(dst=u, src=p)
     nisa.dma_copy(dst=o[0:40], src=u)"""
     assert severity_of(compute, stored=40) is Severity.ERROR
+
+
+@pytest.mark.parametrize(("last_row", "severity"), [(99, Severity.WARNING), (100, Severity.ERROR)])
+def test_garbage_is_followed_in_every_turn_of_an_unrolled_loop(
+    last_row: int, severity: Severity
+) -> None:
+    placed = place_body(
+        f"""
+        o = nl.ndarray((4, 101, 8), dtype=a.dtype, buffer=nl.shared_hbm)
+        for i in range(4):
+            t = nl.ndarray((128, 8), dtype=nl.float32)
+            nisa.dma_copy(dst=t[0:100], src=a)
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+            nisa.dma_copy(dst=o[i, 0:100], src=t[0:100])
+            row = 99 if i < 3 else {last_row}
+            nisa.dma_copy(dst=o[i, 100:101], src=t[row:row + 1])
+        return o
+        """,
+        (100, 8),
+    )
+    assert {(f.code, f.severity) for f in placed.findings} == {("NK207", severity)}
 
 
 def test_transposed_garbage_is_followed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nki_agent.base.seeds import rng_for
 from nki_agent.chip.spec import Target
 from tests.kernels import body
 from tests.running import Array, run_kernel
@@ -19,7 +20,7 @@ return out
 
 @pytest.fixture
 def x() -> Array:
-    return np.random.default_rng(5).standard_normal((4, N)).astype(np.float32)
+    return rng_for(5, "x").standard_normal((4, N)).astype(np.float32)
 
 
 def run_call(

@@ -368,6 +368,12 @@ _ROWS = (
         "Move larger contiguous rows; transpose on chip.",
     ),
     CodeInfo(
+        "NK602",
+        "Run-time loop counted once",
+        "The latency takes one iteration of a loop whose bounds only a run knows.",
+        "Give the counts of a run, or read the latency as that of one iteration.",
+    ),
+    CodeInfo(
         "NK901",
         "Output does not depend on the inputs",
         "No input reaches this output through the traced instructions.",

@@ -65,6 +65,8 @@ class ChipSpec:
     """Rate of a DMA transpose inside SBUF, as a share of a copy's."""
     dma_hwdge_ns: float
     """Time that a hardware-made descriptor takes its descriptor engine."""
+    dma_swdge_descriptor_cycles: int
+    """GpSimd cycles to make one descriptor in software."""
     tensor_clock_ghz: float
     vector_clock_ghz: float
     scalar_clock_ghz: float
@@ -78,6 +80,8 @@ class ChipSpec:
     tensor_overhead_cycles: int
     small_instruction_cycles: int
     """Least issue interval of Vector and Scalar for instructions with few elements."""
+    loop_iteration_cycles: int
+    """Cycles that every engine of a run-time loop spends on an iteration itself."""
     full_rate_stride_bytes: int
     """An innermost stride over this halves the rate of SBUF and PSUM."""
     vector_gpsimd_share_sbuf: bool

@@ -15,10 +15,10 @@ from nki_agent.chip.spec import ChipSpec
 from nki_agent.cost.bound import Bound
 from nki_agent.cost.critical import LimitKind
 from nki_agent.cost.plan import Plan
-from nki_agent.cost.timeline import Timeline, require_unrolled
+from nki_agent.cost.timeline import Timeline
 from nki_agent.isa.enums import Engine
 from nki_agent.isa.signature import Signature
-from nki_agent.program.records import Init, Program
+from nki_agent.program.records import Init, Instruction, Program
 
 LINES_MAX = 3
 US_NS = 1000
@@ -70,7 +70,7 @@ def advise(timeline: Timeline, program: Program, bound: Bound | None) -> tuple[s
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The instructions of one signature."""
+    """The instructions of one plan."""
 
     signature: Signature
     plan: Plan
@@ -84,17 +84,19 @@ class _Facts:
 
     def __init__(self, timeline: Timeline, program: Program) -> None:
         self.timeline, self.program = timeline, program
-        self.body = require_unrolled(program)
-        counts = Counter(node.signature for node in self.body)
-        stacks: dict[int, int] = {}
-        for node in self.body:
-            stacks.setdefault(node.signature, node.stack)
+        plan_of, weights = timeline.plan_of.tolist(), timeline.weights.tolist()
+        self.body = list(zip(timeline.instructions, plan_of, weights, strict=True))
+        counts = Counter[int]()
+        firsts: dict[int, Instruction] = {}
+        for node, plan, weight in self.body:
+            counts[plan] += weight
+            firsts.setdefault(plan, node)
         self.rows = [
             _Row(
-                program.signatures[index],
+                program.signatures[firsts[index].signature],
                 timeline.plans[index],
                 count,
-                self.place(stacks[index]),
+                self.place(firsts[index].stack),
             )
             for index, count in counts.items()
         ]
@@ -155,18 +157,18 @@ def _worst_traffic(facts: _Facts) -> tuple[int, int, _Traffic | None]:
     """Excess bytes, tensor and traffic of the tensor with the most excess."""
     program, plans = facts.program, facts.timeline.plans
     known: dict[int, _Traffic] = {}
-    for node in facts.body:
-        transfer = plans[node.signature].transfer
+    for node, plan, weight in facts.body:
+        transfer = plans[plan].transfer
         if transfer is None:
             continue
         written, read = node.tensors[0], node.tensors[-1]
         if transfer.read_bytes:
             traffic = known.setdefault(read, _Traffic(node.stack))
-            traffic.read_bytes += transfer.read_bytes
-            traffic.num_reads += 1
+            traffic.read_bytes += weight * transfer.read_bytes
+            traffic.num_reads += weight
         if transfer.written_bytes:
             entry = known.setdefault(written, _Traffic(node.stack))
-            entry.written_bytes += transfer.written_bytes
+            entry.written_bytes += weight * transfer.written_bytes
     results = {result.tensor for result in program.results}
     best: tuple[int, int, _Traffic | None] = (0, 0, None)
     for index, entry in known.items():

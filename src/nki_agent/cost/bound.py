@@ -56,15 +56,15 @@ class Bound:
         return 100.0 * self.ns / latency_ns if latency_ns else 0.0
 
 
-def bound_ns(work: Work, chip: ChipSpec) -> Bound:
-    """The largest of the times that bytes, matmuls and passes need."""
+def bound_ns(work: Work, chip: ChipSpec, *, cores: int = 1) -> Bound:
+    """The largest of the times that bytes, matmuls and passes need, shared out to all cores."""
     parts = {
-        Roof.BYTES: work.hbm_bytes / dma_bytes_per_ns(chip),
+        Roof.BYTES: work.hbm_bytes / dma_bytes_per_ns(chip) / cores,
         Roof.MATMUL: sum(
-            flops * _passes(dtype, chip) / _matmul_flops_per_ns(chip)
+            flops * _passes(dtype, chip) / _matmul_flops_per_ns(chip) / cores
             for dtype, flops in work.matmul_flops.items()
         ),
-        Roof.PASSES: work.elementwise_elems / _elems_per_ns(work.elementwise_dtype, chip),
+        Roof.PASSES: work.elementwise_elems / _elems_per_ns(work.elementwise_dtype, chip) / cores,
     }
     resource = max(parts, key=lambda roof: parts[roof])
     return Bound(ns=parts[resource], resource=resource, parts_ns=parts, work=work)

@@ -9,7 +9,7 @@ Not covered: tensors that share addresses (the scheduler takes those from a Plac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nki_agent.cost.pairs import ADDRESS_BITS, FormColumns, Ints, Pairs, Views, find_candidates
+from nki_agent.cost.plan import ordered_writes
 from nki_agent.isa.signature import Signature
 from nki_agent.program.overlap import Form, find_form, is_overlapping
-from nki_agent.program.records import Instruction
-from nki_agent.program.validate import written_positions
+from nki_agent.program.records import Instruction, Tensor
+from nki_agent.program.registers import reachable
 
+EMPTY: Mapping[int, tuple[int, ...]] = {}
 UNTRACKED = -1
 """View of an operand that orders nothing."""
 VISITS_PER_ACCESS = 64
@@ -39,9 +41,18 @@ class Conflicts:
     """For each view: itself and those that share a byte with it."""
 
 
-def find_conflicts(body: Sequence[Instruction], signatures: Sequence[Signature]) -> Conflicts:
-    """Name the views that a body touches and find which overlap."""
-    accesses = _Accesses(body, signatures)
+def find_conflicts(
+    body: Sequence[Instruction],
+    signatures: Sequence[Signature],
+    *,
+    tensors: Sequence[Tensor] = (),
+    moved: Mapping[int, tuple[int, ...]] = EMPTY,
+) -> Conflicts:
+    """Name the views that a body touches and find which overlap.
+
+    `moved` names rows of the body and their operands that may lie anywhere in their `tensors`.
+    """
+    accesses = _Accesses(body, signatures, tensors, moved)
     views, near, merged = _compare(accesses, np.zeros(0, np.int64))
     heavy = _heavy_tensors(accesses, views, near)
     if len(merged) or len(heavy):
@@ -52,10 +63,22 @@ def find_conflicts(body: Sequence[Instruction], signatures: Sequence[Signature])
 class _Accesses:
     """Tensor, form and first byte of every tensor operand, as columns."""
 
-    def __init__(self, body: Sequence[Instruction], signatures: Sequence[Signature]) -> None:
+    def __init__(
+        self,
+        body: Sequence[Instruction],
+        signatures: Sequence[Signature],
+        tensors: Sequence[Tensor],
+        moved: Mapping[int, tuple[int, ...]],
+    ) -> None:
         operands = [[o for o in s.operands if not o.is_immediate] for s in signatures]
         ids: dict[Form, int] = {}
         form_ids = [ids.setdefault(find_form(o), len(ids)) for o in chain.from_iterable(operands)]
+        anywhere: list[tuple[int, int, int]] = []
+        for row, places in moved.items():
+            for which in places:
+                node = body[row]
+                view = reachable(operands[node.signature][which], tensors[node.tensors[which]])
+                anywhere.append((row, which, ids.setdefault(find_form(view), len(ids))))
         self.forms = list(ids) or [Form(0, 1, 1, (), 0, 1, 1)]
         self.table = FormColumns(self.forms)
         counts = np.array([len(o) for o in operands], np.int64)
@@ -69,14 +92,19 @@ class _Accesses:
         self.form = np.array(form_ids or [0], np.int64)[slot]
         self.tensor = np.fromiter(chain.from_iterable(i.tensors for i in body), np.int64, total)
         offsets = chain.from_iterable(i.offsets for i in body)
-        self.first_byte = np.fromiter(offsets, np.int64, total) + self.table.low[self.form]
+        first_byte = np.fromiter(offsets, np.int64, total)
+        if anywhere:
+            at, operand, forms = np.array(anywhere, np.int64).T
+            self.form[starts[at] + operand] = forms
+            first_byte[starts[at] + operand] = 0
+        self.first_byte = first_byte + self.table.low[self.form]
         self.tracked = self._written(signatures, counts, slot)
 
     def _written(self, signatures: Sequence[Signature], counts: Ints, slot: Ints) -> Ints:
         """Operands of tensors that some instruction writes."""
         writes = np.zeros(max(1, int(counts.sum())), np.bool_)
         for signature, end, count in zip(signatures, np.cumsum(counts), counts, strict=True):
-            writes[[int(end - count) + p for p in written_positions(signature)]] = True
+            writes[[int(end - count) + p for p in ordered_writes(signature)]] = True
         written = np.zeros(int(self.tensor.max(initial=0)) + 1, np.bool_)
         written[self.tensor[writes[slot]]] = True
         return np.flatnonzero(written[self.tensor])

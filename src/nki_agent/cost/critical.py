@@ -50,9 +50,18 @@ class Path:
 
 
 def walk_back(
-    start_ns: NDArray[np.float64], end_ns: NDArray[np.float64], causes: NDArray[np.int32]
+    start_ns: NDArray[np.float64],
+    end_ns: NDArray[np.float64],
+    causes: NDArray[np.int32],
+    *,
+    weights: NDArray[np.int64] | None = None,
+    skipped_ns: NDArray[np.float64] | None = None,
 ) -> Path:
-    """Follow from the last end what each instruction waited for."""
+    """Follow from the last end what each instruction waited for.
+
+    `skipped_ns` is the time of iterations that were not run, up to each instruction; it goes to the
+    instructions of the chain that stand for more than one execution.
+    """
     if not len(end_ns):
         return Path(np.zeros(0, np.int64), np.zeros(0))
     index = int(end_ns.argmax())
@@ -64,7 +73,20 @@ def walk_back(
         parts.append(cursor - starts[index])
         cursor = starts[index]
         index = links[index]
-    return Path(np.array(chain, np.int64), np.array(parts))
+    path = Path(np.array(chain, np.int64), np.array(parts))
+    if weights is None or skipped_ns is None or not skipped_ns.any():
+        return path
+    return _spread(path, weights[path.instructions], skipped_ns[path.instructions])
+
+
+def _spread(path: Path, weights: NDArray[np.int64], skipped_ns: NDArray[np.float64]) -> Path:
+    """Deal the time of iterations that were not run to those that stand for them."""
+    gaps = np.maximum(-np.diff(skipped_ns, prepend=skipped_ns[0]), 0.0)
+    parts = path.ns - gaps
+    shares = np.maximum(parts, 0.0) * (weights - 1)
+    if not shares.sum():
+        return path
+    return Path(path.instructions, parts + gaps.sum() * shares / shares.sum())
 
 
 def find_limit(

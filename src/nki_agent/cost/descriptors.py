@@ -7,13 +7,14 @@ costliest first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.cost.plan import Plan
 from nki_agent.cost.transfer import Transfer
-from nki_agent.program.records import Program
+from nki_agent.program.records import Instruction, Program
 
 SHARE_MIN = 0.02
 """A place that holds the DMA engines for less of the latency is not worth a word."""
@@ -41,9 +42,16 @@ class ShortDescriptors:
 
 
 def find_short_descriptors(
-    program: Program, plans: tuple[Plan, ...], latency_ns: float, chip: ChipSpec
+    program: Program,
+    plans: tuple[Plan, ...],
+    executed: Iterable[tuple[Instruction, int, int]],
+    latency_ns: float,
+    chip: ChipSpec,
 ) -> tuple[ShortDescriptors, ...]:
-    """Places where short descriptors cost a share of the latency, the costliest first."""
+    """Places where short descriptors cost a share of the latency, the costliest first.
+
+    `executed` holds instructions, the numbers of their plans, and how often each ran.
+    """
     limit = chip.dma_efficient_descriptor_bytes
     short = {
         index: plan.transfer
@@ -53,15 +61,16 @@ def find_short_descriptors(
     if not short:
         return ()
     counts: dict[tuple[int, int], int] = {}
-    for node in program.instructions():
-        if node.signature in short:
-            key = (node.stack, node.signature)
-            counts[key] = counts.get(key, 0) + 1
+    ops: dict[int, str] = {}
+    for node, plan, weight in executed:
+        if plan in short:
+            key = (node.stack, plan)
+            counts[key] = counts.get(key, 0) + weight
+            ops[plan] = program.signatures[node.signature].op
     places: dict[tuple[int, str], list[tuple[int, int, Transfer]]] = {}
-    for (stack, signature), count in counts.items():
+    for (stack, plan), count in counts.items():
         site = program.stacks[stack][-1] if program.stacks[stack] else -1
-        rows = places.setdefault((site, program.signatures[signature].op), [])
-        rows.append((stack, count, short[signature]))
+        places.setdefault((site, ops[plan]), []).append((stack, count, short[plan]))
     found = [_add_up(op, rows) for (_, op), rows in places.items()]
     costly = [
         place

@@ -15,16 +15,19 @@ ROUNDING_NS = 1e-6
 class Lane:
     """Disjoint busy intervals in order of time, in ns."""
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("_ends", "_starts", "busy_ns")
 
     def __init__(self) -> None:
         """Nothing is taken."""
         self._starts: list[float] = []
         self._ends: list[float] = []
+        self.busy_ns = 0.0
+        """Time taken in all."""
 
     def fill(self, ready_ns: float, work_ns: float) -> tuple[float, float]:
         """Take `work_ns` of free time from `ready_ns` on, in pieces: begin and end of them all."""
         starts, ends = self._starts, self._ends
+        self.busy_ns += work_ns
         if not ends or ready_ns > ends[-1]:
             starts.append(ready_ns)
             ends.append(ready_ns + work_ns)
@@ -69,8 +72,3 @@ class Lane:
             time = max(time, ends[index])
             index += 1
         return time
-
-    @property
-    def busy_ns(self) -> float:
-        """Time taken in all."""
-        return sum(self._ends) - sum(self._starts)

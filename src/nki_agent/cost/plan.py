@@ -13,11 +13,12 @@ from enum import IntEnum
 
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.cost.durations import clock_ghz, shared_ports, time_call
-from nki_agent.cost.transfer import Transfer, plan_transfer
+from nki_agent.cost.transfer import Moves, Transfer, find_sources, plan_transfer
 from nki_agent.isa.declaration import Call
 from nki_agent.isa.enums import Engine, Memory
 from nki_agent.isa.signature import Operand, Signature
 from nki_agent.isa.table import TABLE
+from nki_agent.program.line import MEETINGS
 from nki_agent.program.validate import read_positions, written_positions
 
 
@@ -37,6 +38,7 @@ class Queue(IntEnum):
     STORE = 5
     HBM_COPY = 6
     SBUF_COPY = 7
+    SYNC = 8
 
     @property
     def engine(self) -> Engine:
@@ -50,7 +52,7 @@ class Queue(IntEnum):
                 return Engine.SCALAR
             case Queue.GPSIMD:
                 return Engine.GPSIMD
-            case Queue.LOAD | Queue.STORE | Queue.HBM_COPY | Queue.SBUF_COPY:
+            case Queue.LOAD | Queue.STORE | Queue.HBM_COPY | Queue.SBUF_COPY | Queue.SYNC:
                 return Engine.SYNC
 
 
@@ -74,20 +76,36 @@ class Plan:
     transfer: Transfer | None = None
     lanes: tuple[tuple[int, float], ...] = ()
     """The lanes of DMA engines that it holds, each with the time."""
+    meets: bool = False
+    """Whether it waits for the other core."""
 
 
-def make_plans(signatures: Sequence[Signature], chip: ChipSpec) -> tuple[Plan, ...]:
-    """Price every signature of a Program."""
-    plans = tuple(_make_plan(Call(TABLE[s.op], s, chip)) for s in signatures)
+def ordered_writes(signature: Signature) -> tuple[int, ...]:
+    """Places of the tensors that it writes; a barrier counts as a write of the tensor it names.
+
+    So reads after the barrier wait for it, and it waits for the writes before it.
+    """
+    return (0,) if signature.op == "core_barrier" else written_positions(signature)
+
+
+def make_plans(
+    signatures: Sequence[Signature],
+    chip: ChipSpec,
+    moved: Sequence[tuple[int, Moves]] = (),
+) -> tuple[Plan, ...]:
+    """Price every signature of a Program, then those with operands that move at run time."""
+    calls = [Call(TABLE[s.op], s, chip) for s in signatures]
+    plans = tuple(_make_plan(c) for c in calls)
+    plans += tuple(_make_plan(calls[index], moves) for index, moves in moved)
     lanes = find_lanes(plans)
     return tuple(
         p if p.transfer is None else replace(p, lanes=_held(p.transfer, lanes)) for p in plans
     )
 
 
-def _make_plan(call: Call) -> Plan:
+def _make_plan(call: Call, moves: Moves = ()) -> Plan:
     signature = call.signature
-    reads, writes = read_positions(signature), written_positions(signature)
+    reads, writes = read_positions(signature), ordered_writes(signature)
     num_tensors = sum(not o.is_immediate for o in signature.operands)
     if call.declaration.cycles is not None:
         time = time_call(call)
@@ -104,19 +122,22 @@ def _make_plan(call: Call) -> Plan:
             writes=writes,
             num_tensors=num_tensors,
             ports=shared_ports(time.engine, call),
+            meets=signature.op in MEETINGS,
         )
-    transfer, chip = plan_transfer(call), call.chip
+    transfer, chip = plan_transfer(call, moves), call.chip
     default = transfer.issuer is Engine.SYNC
     return Plan(
         engine=Engine.DMA,
         queue=_direction(call) if default else _engine_queue(transfer.issuer),
-        interval_ns=chip.min_instruction_cycles / clock_ghz(transfer.issuer, chip),
-        latency_ns=chip.dma_startup_ns,
+        interval_ns=chip.min_instruction_cycles / clock_ghz(transfer.issuer, chip)
+        + transfer.software_ns,
+        latency_ns=chip.dma_startup_ns + transfer.software_ns,
         data_ns=0.0,
         reads=reads,
         writes=writes,
         num_tensors=num_tensors,
         transfer=transfer,
+        meets=signature.op in MEETINGS,
     )
 
 
@@ -131,11 +152,12 @@ def _engine_queue(engine: Engine) -> Queue:
         case Engine.GPSIMD:
             return Queue.GPSIMD
         case Engine.SYNC | Engine.DMA:
-            return Queue.LOAD
+            return Queue.SYNC
 
 
 def _direction(call: Call) -> Queue:
-    into, out_of = (_is_on_chip(call.get(role)) for role in ("dst", "src"))
+    into = _is_on_chip(call.get("dst"))
+    out_of = all(_is_on_chip(o) for o in find_sources(call))
     if into:
         return Queue.SBUF_COPY if out_of else Queue.LOAD
     return Queue.STORE if out_of else Queue.HBM_COPY

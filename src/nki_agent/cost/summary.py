@@ -13,8 +13,7 @@ import msgspec
 from nki_agent.base.diagnostic import clean
 from nki_agent.cost.advice import advise
 from nki_agent.cost.bound import Bound
-from nki_agent.cost.critical import walk_back
-from nki_agent.cost.timeline import Timeline, require_unrolled
+from nki_agent.cost.timeline import Timeline
 from nki_agent.isa.enums import Engine
 from nki_agent.program.records import Program
 
@@ -72,10 +71,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What bounds the timeline: an engine, dma, or waits."""
     limit_text: str
     num_instructions: int
+    cores: int
     engines: tuple[EngineUse, ...]
     lines: tuple[SourceLine, ...]
     dma: DmaUse
     advice: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What the latency leaves out."""
 
 
 def summarise(timeline: Timeline, program: Program, bound: Bound | None = None) -> Summary:
@@ -90,6 +92,8 @@ def summarise(timeline: Timeline, program: Program, bound: Bound | None = None) 
         limit=timeline.limit.kind.value,
         limit_text=timeline.limit.text,
         num_instructions=timeline.num_instructions,
+        cores=timeline.num_cores,
+        notes=tuple(f.what for f in timeline.findings if f.code == "NK602"),
         engines=tuple(
             EngineUse(engine, busy, timeline.utilisation(engine))
             for engine, busy in timeline.busy_ns.items()
@@ -101,12 +105,14 @@ def summarise(timeline: Timeline, program: Program, bound: Bound | None = None) 
 
 
 def _rank_lines(timeline: Timeline, program: Program) -> tuple[SourceLine, ...]:
-    body = require_unrolled(program)
+    body = timeline.instructions
     ops = [signature.op for signature in program.signatures]
     sites = [stack[-1] if stack else -1 for stack in program.stacks]
-    counts = Counter((sites[node.stack], ops[node.signature]) for node in body)
+    counts = Counter[tuple[int, str]]()
+    for node, weight in zip(body, timeline.weights.tolist(), strict=True):
+        counts[sites[node.stack], ops[node.signature]] += weight
     critical = dict.fromkeys(counts, 0.0)
-    path = walk_back(timeline.start_ns, timeline.end_ns, timeline.causes)
+    path = timeline.path
     for index, ns in zip(path.instructions.tolist(), path.ns.tolist(), strict=True):
         critical[sites[body[index].stack], ops[body[index].signature]] += ns
     ranked = sorted(critical, key=lambda key: (-critical[key], key))[:LINES_MAX]
@@ -125,7 +131,7 @@ def _rank_lines(timeline: Timeline, program: Program) -> tuple[SourceLine, ...]:
 def _sum_up_dma(timeline: Timeline, bound: Bound | None) -> DmaUse:
     dma = timeline.dma
     moved = dma.read_bytes + dma.written_bytes
-    possible = timeline.latency_ns * timeline.chip.dma_bytes_per_ns
+    possible = timeline.latency_ns * timeline.chip.dma_bytes_per_ns * timeline.num_cores
     minimal = bound.work.hbm_bytes if bound is not None else 0
     return DmaUse(
         read_bytes=dma.read_bytes,
@@ -140,7 +146,9 @@ def _sum_up_dma(timeline: Timeline, bound: Bound | None) -> DmaUse:
 
 def format_summary(summary: Summary) -> str:
     """The summary as plain text, no colour needed."""
-    head = f"{summary.latency_ns / US_NS:.2f} µs on {summary.target} (modelled, not measured)"
+    cores = f", {summary.cores} cores" if summary.cores > 1 else ""
+    head = f"{summary.latency_ns / US_NS:.2f} µs on {summary.target}{cores}"
+    head += " (modelled, not measured)"
     if summary.percent_of_bound is not None and summary.bound_ns is not None:
         head += (
             f", {summary.percent_of_bound:.0f} % of the bound"
@@ -157,6 +165,7 @@ def format_summary(summary: Summary) -> str:
         moved += f", {dma.minimal_ratio:.2f}x the minimal bytes"
     rows = [
         f"latency     {head}",
+        *(f"but         {note}" for note in dict.fromkeys(summary.notes)),
         f"limited by  {summary.limit}: {summary.limit_text}",
         f"work        {engines}",
         f"dma         {moved}",

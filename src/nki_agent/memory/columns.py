@@ -151,8 +151,8 @@ class Columns:
         if not len(inside):
             return first, last
         spans, tensors = self.line.spans, self.program.tensors
-        pairs = np.unique(np.stack([self.tensor[inside], self.span[inside]]), axis=1)
-        for tensor, number in zip(*pairs.tolist(), strict=True):
+        pairs = np.unique(self.tensor[inside] * len(spans) + self.span[inside])
+        for tensor, number in zip(*(c.tolist() for c in divmod(pairs, len(spans))), strict=True):
             path = spans[number].path
             depth = len(tensors[tensor].scope)
             if depth < len(path):

@@ -19,7 +19,7 @@ from nki_agent.isa.enums import ReduceCommand
 from nki_agent.isa.signature import Signature
 from nki_agent.program.line import MEETINGS
 from nki_agent.program.records import Guard, Instruction, Loop, Node, Program, Scope, walk
-from nki_agent.program.registers import register_use
+from nki_agent.program.registers import register_places
 from nki_agent.program.validate import read_positions, written_positions
 
 SEEDING = ("set_rng_seed", "rand_set_state")
@@ -36,6 +36,8 @@ class _Flow(NamedTuple):
     writes: tuple[int, ...]
     state_reads: tuple[int, ...]
     state_writes: tuple[int, ...]
+    register_reads: tuple[int, ...]
+    register_writes: tuple[int, ...]
     is_plain: bool
     """Whether it has no hidden states."""
 
@@ -77,6 +79,7 @@ def _flow(signature: Signature) -> _Flow:
         written_positions(signature),
         tuple(reads),
         tuple(writes),
+        *register_places(signature),
         is_plain=not reads and not writes,
     )
 
@@ -149,11 +152,11 @@ class _Follower:
         reads += [self._first_state + i for i in flow.state_reads]
         writes += [self._first_state + i for i in flow.state_writes]
         if node.detail is not None:
-            signature = self._program.signatures[node.signature]
-            read, written = register_use(signature, node.detail.registers)
-            moved = {d.register for d in node.detail.dynamic if d.register is not None}
-            reads += [first + r for r in sorted(read | moved)]
-            writes += [first + r for r in sorted(written)]
+            registers = node.detail.registers
+            reads += [first + registers[place] for place in flow.register_reads]
+            writes += [first + registers[place] for place in flow.register_writes]
+            moved = (d.register for d in node.detail.dynamic)
+            reads += [first + r for r in moved if r is not None]
         return tuple(reads), tuple(writes)
 
     def _loop_edges(self, loop: Loop) -> Iterator[Edge]:

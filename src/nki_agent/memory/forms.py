@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from nki_agent.isa.signature import Operand, Signature
 from nki_agent.isa.table import TABLE
 from nki_agent.memory.parts import MATMULS, parts_of
 from nki_agent.program.records import Dynamic, Tensor
-from nki_agent.program.registers import is_inside, reachable, swept
+from nki_agent.program.registers import reachable, swept
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -97,6 +98,22 @@ class _Row:
     may: bool = False
 
 
+class _Exact(NamedTuple):
+    """A form at known places: its number, what to add to the offset, and what it reaches."""
+
+    form: int
+    delta: int
+    low: int
+    end: int
+
+
+class _Passed(NamedTuple):
+    """Forms of a moved operand: of all that it can touch, and of what it surely does."""
+
+    anywhere: int
+    exact: _Exact | None
+
+
 class FormTable:
     """The forms of the signatures, then those of operands that move at run time."""
 
@@ -104,6 +121,7 @@ class FormTable:
         """List the forms of every signature."""
         self._rows: list[_Row] = []
         self._moved: dict[tuple[object, ...], int] = {}
+        self._passed: dict[tuple[object, ...], _Passed] = {}
         self.place: list[int] = []
         """Which of its instruction's tensor operands a form is of."""
         counts: list[int] = []
@@ -144,13 +162,29 @@ class FormTable:
         first iteration: what later ones read, earlier ones may have written. Anything else may
         touch all that the operand can reach.
         """
+        size = tensor.partition_bytes
+        key = (form, size, dynamic.kind, dynamic.stride_bytes, values)
+        passed = self._passed.get(key)
+        if passed is None:
+            passed = self._passed[key] = self._make(form, tensor, dynamic, values)
+        exact = passed.exact
+        if exact is not None:
+            start = offset + exact.delta
+            if start + exact.low >= 0 and start + exact.end <= size:
+                return exact.form, start
+        return passed.anywhere, 0
+
+    def _make(self, form: int, tensor: Tensor, dynamic: Dynamic, values: range | None) -> _Passed:
         row = self._rows[form]
-        if values is not None and not (row.reads and row.writes):
-            passed = values if row.writes else values[:1]
-            exact = swept(row.operand, offset, dynamic, passed)
-            if exact is not None and is_inside(exact[0], exact[1], tensor):
-                return self._find(form, exact[0], may=False), exact[1]
-        return self._find(form, reachable(row.operand, tensor), may=True), 0
+        anywhere = self._find(form, reachable(row.operand, tensor), may=True)
+        if values is None or (row.reads and row.writes):
+            return _Passed(anywhere, None)
+        found = swept(row.operand, 0, dynamic, values if row.writes else values[:1])
+        if found is None:
+            return _Passed(anywhere, None)
+        low, high = found[0].pattern.extent
+        exact = self._find(form, found[0], may=False)
+        return _Passed(anywhere, _Exact(exact, found[1], low, high + row.operand.dtype.itemsize))
 
     def _find(self, form: int, operand: Operand, *, may: bool) -> int:
         key = (form, operand, may)

@@ -22,10 +22,9 @@ from nki_agent.memory.columns import Columns
 from nki_agent.memory.forms import Flags
 from nki_agent.memory.parts import MATMULS, parts_of
 from nki_agent.memory.rules.nk208_result_unwritten import find_outputs
+from nki_agent.memory.states import State, States
 from nki_agent.program.records import Access, Affine, Instruction
 from nki_agent.program.registers import reachable
-
-State = npt.NDArray[np.uint8]
 
 CLEAN, UNWRITTEN, POISONED = 0, 1, 2
 BYTES_MAX = 2**28
@@ -77,6 +76,8 @@ class _Plan:
     adds: bool
     """A matmul that keeps poison which its `dst` already holds."""
     command: ReduceCommand | None
+    is_plain: bool
+    """Whether it has no effect but on the tensors that it writes, and knows of no others."""
 
 
 def _make_plan(signature: Signature) -> _Plan:
@@ -90,6 +91,8 @@ def _make_plan(signature: Signature) -> _Plan:
         writes=tuple((place, operand) for place, operand, _, writes in parts if writes),
         adds=signature.op in MATMULS and signature.attribute("accumulate") is not False,
         command=None if command is None else ReduceCommand(str(command)),
+        is_plain=command in (None, ReduceCommand.IDLE)
+        and signature.op not in SEEDS_RANDOM | DRAWS_RANDOM | {"register_load"},
     )
 
 
@@ -118,7 +121,7 @@ class _Tracker:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._program = columns.program
-        self._states: dict[int, State] = {}
+        self._states = States()
         self._plans: dict[int, _Plan] = {}
         self._registers: dict[bool, bool] = {}
         self._touched = np.zeros(len(self._program.tensors), np.bool_)
@@ -138,6 +141,19 @@ class _Tracker:
     def step(self, instruction: Instruction) -> None:
         """Carry one instruction's poison over."""
         plan = self._plan(instruction.signature)
+        if not plan.is_plain or instruction.detail is not None:
+            self._carry(plan, instruction)
+            return
+        for tensor in instruction.tensors:
+            self._state(tensor)
+        key = self._states.key(instruction)
+        if key is None or not self._states.repeat(key, instruction):
+            self._carry(plan, instruction)
+            if key is not None:
+                written = tuple(dict.fromkeys(place for place, _ in plan.writes))
+                self._states.remember(key, instruction, written)
+
+    def _carry(self, plan: _Plan, instruction: Instruction) -> None:
         tensors, offsets = instruction.tensors, instruction.offsets
         moved = _moved_places(instruction)
         inputs: list[Input] = []
@@ -175,7 +191,7 @@ class _Tracker:
         command = plan.command
         if command is None:
             return False
-        is_scalar = plan.signature.op.startswith("activation")
+        is_scalar = plan.signature.op.startswith("activat")
         dirty = self._registers.get(is_scalar, False)
         match command:
             case ReduceCommand.IDLE:
@@ -200,7 +216,7 @@ class _Tracker:
     def _make(self, tensor: int, value: int) -> State:
         record = self._program.tensors[tensor]
         shape = (record.partitions, record.partition_bytes)
-        state = self._states[tensor] = np.full(shape, value, np.uint8)
+        state = self._states.fill(tensor, shape, value)
         if tensor not in self._outputs:
             end = int(self._columns.last_use[tensor])
             self._by_end.setdefault(end, []).append(tensor)
@@ -209,7 +225,7 @@ class _Tracker:
     def forget(self, time: int) -> None:
         """Drop the tensors that nothing touches after this instruction."""
         for tensor in self._by_end.pop(time, ()):
-            self._states.pop(tensor, None)
+            self._states.drop(tensor)
 
     def _load(
         self,
@@ -225,16 +241,19 @@ class _Tracker:
             shape = (operand.pattern.partitions, operand.pattern.free_elems)
             reach = reachable(operand, self._program.tensors[tensor])
             return np.full(shape, self._load(reach, tensor, 0).any())
-        view = _view(self._states[tensor], operand, offset)
+        state = self._states.get(tensor)
+        assert state is not None
+        view = _view(state, operand, offset)
         flags: Flags = (view if least == UNWRITTEN else view & _all_bytes(operand, least)) != 0
         return flags.reshape(operand.pattern.partitions, operand.pattern.free_elems)
 
     def _store(self, operand: Operand, tensor: int, offset: Offset, poison: Flags | None) -> None:
-        state = self._state(tensor)
-        if state is None:
+        if self._state(tensor) is None:
             if poison is None or not poison.any():
                 return
-            state = self._make(tensor, CLEAN)
+            self._make(tensor, CLEAN)
+        state = self._states.writable(tensor)
+        assert state is not None
         view = _view(state, operand, offset)
         if poison is None:
             view[...] = 0

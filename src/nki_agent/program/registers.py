@@ -34,23 +34,22 @@ Constants = Mapping[int, int]
 """Values of the registers that have one value throughout."""
 
 
-def register_use(signature: Signature, registers: tuple[int, ...]) -> tuple[set[int], set[int]]:
-    """Registers that an instruction reads, and that it writes; offsets are not among them."""
-    reads, writes = set[int](), set[int]()
+def register_places(signature: Signature) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Places of the registers that an instruction reads, and writes; offsets are not among them."""
     roles = {o.role for o in signature.operands}
     parameters = [
         p
         for p in TABLE[signature.op].register_parameters
         if p.kind is Kind.REGISTER or p.name not in roles
     ]
-    for parameter, register in zip(parameters, registers, strict=True):
-        is_dst = parameter.kind is Kind.REGISTER and parameter.name == "dst"
-        (writes if is_dst else reads).add(register)
-    return reads, writes
+    is_dst = [p.kind is Kind.REGISTER and p.name == "dst" for p in parameters]
+    reads = tuple(place for place, dst in enumerate(is_dst) if not dst)
+    return reads, tuple(place for place, dst in enumerate(is_dst) if dst)
 
 
 def find_constants(program: Program) -> dict[int, int]:
     """Registers whose value is known."""
+    places = [register_places(s)[1] for s in program.signatures]
     writers = Counter[int]()
     values: dict[int, int] = {}
     for body in program.bodies:
@@ -60,7 +59,7 @@ def find_constants(program: Program) -> dict[int, int]:
                 continue
             signature = program.signatures[node.signature]
             registers = () if node.detail is None else node.detail.registers
-            for register in register_use(signature, registers)[1]:
+            for register in (registers[place] for place in places[node.signature]):
                 writers[register] += 1
                 if signature.op == "register_move" and node.immediates and not in_loop:
                     values[register] = int(node.immediates[0])
@@ -93,12 +92,6 @@ def loop_values(loop: Loop, constants: Constants) -> range | None:
     if not isinstance(lower, int) or not isinstance(upper, int):
         return None
     return range(lower, upper, loop.step)
-
-
-def is_inside(operand: Operand, offset: int, tensor: Tensor) -> bool:
-    """Whether a view lies in its tensor."""
-    low, high = operand.pattern.extent
-    return offset + low >= 0 and offset + high + operand.dtype.itemsize <= tensor.partition_bytes
 
 
 def swept(

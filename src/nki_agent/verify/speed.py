@@ -36,7 +36,7 @@ def estimate_speed(
     """Schedule a Program and compare it with the bound of its task."""
     chip = load_chip(target)
     timeline = schedule(program, chip, placement)
-    bound = bound_ns(_work(shapes), chip)
+    bound = bound_ns(_work(shapes), chip, cores=program.launch.cores)
     summary = summarise(timeline, program, bound=bound)
     return Speed(timeline=timeline, bound=bound, summary=summary)
 

@@ -125,7 +125,9 @@ def _check_constant(unit: Unit, node: ast.Constant) -> Iterator[Diagnostic]:
         yield _outside(unit, node, _Construct(f"a value of type {kind}", hint, Severity.WARNING))
     elif type(value) is int and value > INT_MAX:
         hint = "ints of the language have 32 bits"
-        yield _outside(unit, node, _Construct(f"an int of {value.bit_length()} bits", hint, Severity.WARNING))
+        yield _outside(
+            unit, node, _Construct(f"an int of {value.bit_length()} bits", hint, Severity.WARNING)
+        )
 
 
 def _check_with(unit: Unit, node: ast.With) -> Iterator[Diagnostic]:
