@@ -11,7 +11,7 @@ from types import ModuleType
 
 from nki_agent.base.errors import KernelError, UsageError
 from nki_agent.nki.current.modules import installed
-from nki_agent.runtime.launch import launching
+from nki_agent.runtime.launch import current_target, launching
 
 EXIT_FAILED = 1
 
@@ -22,8 +22,10 @@ def run_script(path: Path, args: Sequence[str]) -> int:
     A kernel's fault is printed as a diagnostic; any other exception of the script as its traceback.
 
     Raises:
-        UsageError: The script cannot be read or is not Python.
+        UsageError: The script cannot be read or is not Python, or the environment names a target
+            that does not exist.
     """
+    target = current_target()
     try:
         source = path.read_text(encoding="utf-8")
         code = compile(source, str(path), "exec")
@@ -38,7 +40,7 @@ def run_script(path: Path, args: Sequence[str]) -> int:
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules["__main__"] = main
     try:
-        with installed(), launching():
+        with installed(target), launching():
             exec(code, main.__dict__)
     except SystemExit as error:
         return _exit_code(error)
