@@ -76,6 +76,10 @@ ROWS = (
     Operator("layer norm", "self.layer(x)", ((3, 100, 500),), "nn.LayerNorm(500)"),
     Operator("layer norm and skip", "self.layer(x) + x", ((700, 300),), "nn.LayerNorm(300)"),
     Operator("layer norm of short rows", "self.layer(x)", ((5, 700, 48),), "nn.LayerNorm(48)"),
+    Operator("batch norm", "torch.relu(self.layer(x))", ((130, 70),), "nn.BatchNorm1d(70)"),
+    Operator(
+        "batch norm of images", "self.layer(x)", ((2, 5, 9, 11),), "nn.BatchNorm2d(5, affine=False)"
+    ),
     Operator("sum", "x.sum(-1)", ((200, 300),)),
     Operator("mean, kept", "x.mean(-1, keepdim=True)", ((3, 70, 300),)),
     Operator("largest", "x.amax(-1)", ((130, 50),)),

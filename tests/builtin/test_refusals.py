@@ -14,6 +14,7 @@ CASES: tuple[tuple[str, Shapes, str], ...] = (
     ("torch.cumsum(x, -1)", ((40, 50),), "aten.cumsum"),
     ("torch.where(x.sum() > 0, x, -x) if x.sum() > 0 else x", ((40, 50),), "branches on values"),
     ("F.softmax(x, -1)", ((4, 60_000),), "columns"),
+    ("F.batch_norm(x, None, None, training=True)", ((40, 50),), "statistics of the batch"),
     ("F.conv1d(x, y)", ((2, 3, 50), (4, 3, 5)), "aten.convolution"),
 )
 
@@ -26,6 +27,24 @@ def test_operator_without_a_rule_is_named(
     with pytest.raises(UnsupportedError) as caught:
         write_kernel(task, Target.TRN2)
     assert named in str(caught.value)
+
+
+HINTED = {
+    "torch operator": "def reference(x):\n    return torch.cumsum(x, -1)",
+    "numpy ufunc": "def reference(x):\n    return np.spacing(x)",
+    "numpy function": "def reference(x):\n    return np.sort(x)",
+    "update": "UPDATES = ('x',)\n\n\ndef reference(x):\n    x += 1",
+}
+
+
+@pytest.mark.parametrize("reference", HINTED.values(), ids=HINTED)
+def test_refusal_says_what_to_do(reference: str, make_task: MakeTask) -> None:
+    values = "torch.randn(40, 50)" if "torch" in reference else "np.ones((40, 50), np.float32)"
+    head = "import numpy as np\nimport torch\n"
+    task = make_task(f"{head}{reference}\n\n\ndef inputs():\n    return [{values}]\n")
+    with pytest.raises(UnsupportedError) as caught:
+        write_kernel(task, Target.TRN2)
+    assert "use another `--model`" in caught.value.hint
 
 
 def test_constant_of_the_file_is_refused_but_a_number_is_taken(make_task: MakeTask) -> None:

@@ -1,5 +1,6 @@
 """From an error to one message and an exit code; no traceback on the screen."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,23 @@ def fail_with(error: BaseException) -> typer.Typer:
         (MachineError("no sandbox"), 4, "error: no sandbox\n"),
         (KernelError(Diagnostic(code="NK101", what="x")), 1, "error: NK101 x\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
+        (OSError(errno.ENOSPC, "No space left"), 4, "error: cannot write: No space left\n"),
     ],
 )
 def test_error_has_its_code_and_message(error: BaseException, code: int, words: str) -> None:
     result = CliRunner().invoke(fail_with(error))
     assert (result.exit_code, result.stderr, result.stdout) == (code, words, "")
+
+
+def test_interrupt_that_an_import_wrapped_is_no_bug() -> None:
+    try:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise ImportError("numpy failed to import")  # noqa: B904 - as NumPy does
+    except ImportError as error:
+        result = CliRunner().invoke(fail_with(error))
+    assert (result.exit_code, result.stderr) == (130, "interrupted\n")
 
 
 def test_bug_of_ours_leaves_its_traceback_in_a_file(

@@ -72,6 +72,15 @@ def test_entry_point_runs_in_a_process() -> None:
     assert done.stdout.startswith("NK204: Matmul result crosses a PSUM bank\n")
 
 
+def test_interrupt_while_a_command_loads_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nki_agent.cli.main.load_command", load)
+    called = call("explain", "NK204")
+    assert (called.code, called.err) == (130, "interrupted\n")
+
+
 def test_completion_completes_commands_and_options() -> None:
     code = "from nki_agent.cli.main import main; main()"
     for words, expected in (("nki-agent sol", "solve"), ("nki-agent solve --tu", "--turns")):

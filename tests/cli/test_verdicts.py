@@ -118,6 +118,12 @@ def test_check_of_a_cheat_is_three(tmp_path: Path) -> None:
     assert call("check", write_kernel(tmp_path, source)).code == 3
 
 
+def test_check_passes_over_a_folder_named_like_a_module(tmp_path: Path) -> None:
+    write_kernel(tmp_path)
+    (tmp_path / "folder.py").mkdir()
+    assert call("check", tmp_path).code == 0
+
+
 def test_check_of_nothing_is_usage(tmp_path: Path) -> None:
     assert call("check", tmp_path).code == 2
     assert call("check", tmp_path / "none.py").code == 2

@@ -86,6 +86,25 @@ def test_helper_module_comes_from_the_request_only() -> None:
     assert "tools" not in sys.modules
 
 
+def test_tile_size_is_known_at_import_time() -> None:
+    source = HEAD + "WIDTH = nl.tile_size.gemm_moving_fmax\n" + body("raise ValueError(WIDTH)")
+    for target, width in ((Target.TRN2, 512), (Target.TRN3, 4096)):
+        finding = refused(source, [f32("x", 8, 8)], target=target)
+        assert f"ValueError: {width}" in finding.what
+
+
+def test_stack_of_an_import_holds_no_frames_of_python_itself() -> None:
+    files = {
+        "main.py": "import helper\n" + body("return x"),
+        "helper.py": HEAD + "nl.zeros((1, 1))",
+    }
+    request = TraceRequest(
+        files=files, main="main.py", arguments=(f32("x", 8, 8),), target=Target.TRN2
+    )
+    (finding,) = trace(request).findings
+    assert [frame.file for frame in finding.where] == ["main.py", "helper.py"]
+
+
 def test_tile_size_follows_the_target() -> None:
     source = body("raise ValueError(nl.tile_size.gemm_moving_fmax)")
     for target, size in ((Target.TRN1, 512), (Target.TRN3, 4096)):

@@ -22,6 +22,7 @@ SAMPLES: dict[Recipe, NDArray[Any]] = {
     Recipe.POSITIVE: RNG.random((40, 30), dtype=np.float32) * 5,
     Recipe.UNIT: RNG.random((40, 30), dtype=np.float32),
     Recipe.SIMPLEX: RNG.dirichlet(np.ones(30), 40).astype(np.float32),
+    Recipe.WHOLE: RNG.integers(0, 40, (40, 30)).astype(np.float32),
     Recipe.LEVELS: MASK,
     Recipe.CONSTANT: np.ones(30, dtype=np.float32),
     Recipe.RANGE: RNG.integers(0, 9, (40, 30)).astype(np.int32),
@@ -60,6 +61,19 @@ def test_integers_stay_within_the_samples_bounds() -> None:
         drawn = draw(infer_profile(sample), sample, rng_for(1, "x"), strength=PLAIN)
         assert sample.min() <= drawn.min() <= drawn.max() <= sample.max()
         assert drawn.dtype == sample.dtype
+
+
+def test_large_floats_are_no_counts() -> None:
+    sample = SAMPLES[Recipe.NORMAL] * np.float32(1e12)
+    assert infer_profile(sample).recipe is Recipe.NORMAL
+
+
+@pytest.mark.parametrize("variation", Variation)
+def test_whole_numbers_stay_whole(variation: Variation) -> None:
+    sample = SAMPLES[Recipe.WHOLE]
+    strength = Strength(factor=1.3, shift=0.2)
+    varied = vary(sample.copy(), infer_profile(sample), variation=variation, strength=strength)
+    assert np.array_equal(varied, sample)
 
 
 def test_strictly_rising_offsets_stay_strict_between_their_ends() -> None:

@@ -135,6 +135,19 @@ def test_updated_input_is_expected_after_the_outputs(load_torch: Load) -> None:
     assert np.array_equal(wanted["cache"][2], inputs["cache"][2])
 
 
+def test_update_shows_on_drawn_values_where_the_file_gives_zeros(load_numpy: Load) -> None:
+    task = load_numpy("""
+        UPDATES = ("cache",)
+
+        def reference(cache, new):
+            cache += new
+
+        def inputs():
+            return [np.zeros((6, 4), np.float32), np.zeros((6, 4), np.float32)]
+    """)
+    assert task.updates == ("cache",)
+
+
 def test_bfloat16_arrays_carry_the_ml_dtypes_format(load_torch: Load) -> None:
     task = load_torch('DTYPE = "bfloat16"\n' + NORM)
     inputs = make_trials(task, 1)[0].inputs(task)

@@ -313,6 +313,31 @@ def _rms_norm(
     return (result if weight is None else rules.mul(result, weight)), scale
 
 
+def _batch_norm(
+    rules: Rules, x: Ref, weight: Ref | None, bias: Ref | None, *statistics: Any
+) -> Result:
+    mean, variance, training, _, eps = statistics
+    if training or mean is None or variance is None:
+        raise UnsupportedError(
+            "batch_norm", "statistics of the batch are not covered", hint="pass training=False"
+        )
+    scale = rules.unary("rsqrt", rules.add(_along_channels(rules, variance, x), eps))
+    centred = rules.named(rules.sub(x, _along_channels(rules, mean, x)), "centred")
+    result = rules.named(rules.mul(centred, rules.named(scale, "inverse_std")), "normed")
+    if weight is not None:
+        result = rules.mul(result, _along_channels(rules, weight, x))
+    if bias is not None:
+        result = rules.add(result, _along_channels(rules, bias, x))
+    return result, None, None
+
+
+def _along_channels(rules: Rules, vector: Ref, x: Ref) -> Ref:
+    """One value for each index of axis 1 of `x`."""
+    for _ in rules.node(x).shape[2:]:
+        vector = Ref(rules.builder.append_axis(vector.id))
+    return vector
+
+
 # -- matrix products ------------------------------------------------------------------------------
 
 
@@ -420,6 +445,7 @@ ATEN: dict[str, Rule] = {
     "_log_softmax": partial(_softmax, "log_softmax"),
     "native_layer_norm": _layer_norm,
     "_fused_rms_norm": _rms_norm,
+    "native_batch_norm": _batch_norm,
     "mm": _mm,
     "mv": lambda rules, x, y: rules.matvec(x, y),
     "dot": _dot,

@@ -55,7 +55,11 @@ def capture_task(task: Task) -> Captured:
     change the graph.
     """
     if task.updates:
-        raise UnsupportedError(task.updates[0], "it is updated in place, which is not covered")
+        raise UnsupportedError(
+            task.updates[0],
+            "it is updated in place, which is not covered",
+            hint="return the new value, or use another `--model`",
+        )
     return make_captured([capture_shapes(shapes, task.form) for shapes in task.shape_sets])
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from nki_agent.base.errors import NkiAgentError, TaskError
 from nki_agent.builtin.aten import SQUARES, call_rule
 from nki_agent.builtin.graph import (
+    OTHER_WAYS,
     Graph,
     GraphBuilder,
     Node,
@@ -181,7 +182,7 @@ class _Traced(np.ndarray[Any, Any]):
             refs = [tracer.ref(value) for value in inputs]
             result = tracer.call(name, lambda: call_rule(tracer.rules, _UFUNCS[name], *refs))
         else:
-            raise tracer.refuse(f"numpy.{name}", "there is no rule for it")
+            raise tracer.refuse(f"numpy.{name}", "there is no rule for it", OTHER_WAYS)
         if out is None:
             return result
         stored = tracer.builder.nodes[out[0].node].dtype
@@ -193,7 +194,7 @@ class _Traced(np.ndarray[Any, Any]):
         name = func.__name__
         if name in _FUNCTIONS:
             return _FUNCTIONS[name](tracer, *args, **kwargs)
-        raise tracer.refuse(f"numpy.{name}", "there is no rule for it")
+        raise tracer.refuse(f"numpy.{name}", "there is no rule for it", OTHER_WAYS)
 
     # -- methods, which NumPy does not dispatch ---------------------------------------------------
     def astype(self, dtype: Any, *_: Any, **__: Any) -> Any:

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nki_agent.base.errors import NkiAgentError, TaskError
 from nki_agent.builtin.aten import ATEN, call_rule
 from nki_agent.builtin.graph import (
+    OTHER_WAYS,
     Graph,
     GraphBuilder,
     Node,
@@ -244,6 +245,8 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _nodes_of(
         self, name: str, func: Any, args: Any, kwargs: dict[str, Any], result: Any
     ) -> Sequence[int | None]:
+        if name == "empty" and result.numel() == 0:
+            return []  # what batch_norm reserves for a backward pass
         if name in _FILLS or name in _VALUE_FILLS:
             return self._fill(name, args, kwargs, result)
         if name in _ALIASES:
@@ -253,7 +256,7 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _VIEWS:
             return self._view(func, args, kwargs)
         if name not in ATEN:
-            hint = _HINTS.get(name, "write it with other operators, or use another `--model`")
+            hint = _HINTS.get(name, OTHER_WAYS)
             raise UnsupportedError(f"aten.{name}", "there is no rule for it", hint=hint)
         options = {k: _map(v, self._ref) for k, v in kwargs.items() if k not in _STORAGE_OPTIONS}
         made = call_rule(self.rules, name, *_map(args, self._ref), **options)

@@ -19,6 +19,10 @@ from nki_agent.isa.dtype import DType
 Shape = tuple[int, ...]
 
 
+OTHER_WAYS = "write it with other operators, or use another `--model`"
+"""The hint for an operator without a rule."""
+
+
 class UnsupportedError(NkiAgentError):
     """The built-in author cannot write this: which node, why, and what to try."""
 

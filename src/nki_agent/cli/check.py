@@ -134,7 +134,12 @@ def _find_kernels(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def _is_kernel(path: Path) -> bool:
-    return bool(_KERNEL.search(path.read_text(encoding="utf-8", errors="replace")))
+    if not path.is_file():
+        return False
+    try:
+        return bool(_KERNEL.search(path.read_text(encoding="utf-8", errors="replace")))
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
 
 
 app = make_app(check)

@@ -6,6 +6,7 @@ not on the screen.
 
 from __future__ import annotations
 
+import errno
 import functools
 import tempfile
 import traceback
@@ -47,10 +48,7 @@ def guard(function: Callable[..., int]) -> Callable[..., None]:
             code = function(*args, **kwargs)
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
-        except KeyboardInterrupt as error:
-            say("\n".join(("interrupted", *find_notes(error))))
-            code = ExitCode.INTERRUPTED
-        except Exception as error:  # noqa: BLE001 - the last place that can still say something
+        except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the last place that can say it
             code = report_error(error)
             for note in find_notes(error):
                 say(note)
@@ -59,14 +57,25 @@ def guard(function: Callable[..., int]) -> Callable[..., None]:
     return guarded
 
 
+def was_interrupted(error: BaseException) -> bool:
+    """Whether Ctrl-C caused it: packages turn an interrupted import into an ImportError."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
+
+
 def find_notes(error: BaseException) -> list[str]:
     """What was added on the way up, as where the run is kept."""
     return getattr(error, "__notes__", [])
 
 
-def report_error(error: Exception) -> ExitCode:
+def report_error(error: BaseException) -> ExitCode:
     """Say what went wrong; the exit code that belongs to it."""
     match error:
+        case _ if was_interrupted(error):
+            say("interrupted")
+            return ExitCode.INTERRUPTED
         case TaskError() | UsageError():
             say(f"error: {error}")
             return ExitCode.USAGE
@@ -76,13 +85,16 @@ def report_error(error: Exception) -> ExitCode:
         case NkiAgentError():
             say(f"error: {error}")
             return ExitCode.NOT_RIGHT
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            say(f"error: cannot write: {error.strerror}")
+            return ExitCode.FAILURE
         case _:
             say(f"internal error: {type(error).__name__}: {error}")
             say(f"  this is a bug of nki-agent; the traceback is in {write_crash_log(error)}")
             return ExitCode.FAILURE
 
 
-def write_crash_log(error: Exception) -> Path:
+def write_crash_log(error: BaseException) -> Path:
     """The traceback in a new file of the folder for temporary files."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="nki-agent-crash-", suffix=".log", delete=False, encoding="utf-8"

@@ -40,7 +40,11 @@ class Commands(TyperGroup):
         """Put the real command in the place of its stand-in."""
         name, command, rest = super().resolve_command(ctx, args)
         if name in COMMANDS:
-            command = load_command(name)
+            try:
+                command = load_command(name)
+            except KeyboardInterrupt as error:
+                # Typer would exit with 1, which means not right.
+                raise typer.Exit(_report(error)) from error
         return name, command, rest
 
 
@@ -96,5 +100,11 @@ def main() -> None:
     try:
         app(prog_name="nki-agent")
     except Exception as error:  # noqa: BLE001 - the last place that can still say something
-        report = importlib.import_module("nki_agent.cli.command").report_error
-        sys.exit(report(error))
+        sys.exit(_report(error))
+
+
+def _report(error: BaseException) -> int:
+    report: Callable[[BaseException], int] = importlib.import_module(
+        "nki_agent.cli.command"
+    ).report_error
+    return report(error)

@@ -14,7 +14,7 @@ from types import ModuleType
 from nki_agent.base.errors import NkiAgentError, UsageError
 from nki_agent.nki.current.modules import installed
 from nki_agent.runtime.launch import launching
-from nki_agent.runtime.settings import SIMULATOR_VARIABLE
+from nki_agent.runtime.settings import SIMULATOR_VARIABLE, read_settings
 from nki_agent.runtime.simulator import simulator_installed
 
 EXIT_FAILED = 1
@@ -27,8 +27,10 @@ def run_script(path: Path, args: Sequence[str], *, is_eager: bool = False) -> in
     With `is_eager`, tiles have values while a kernel runs.
 
     Raises:
-        UsageError: The script cannot be read or is not Python.
+        UsageError: The script cannot be read or is not Python, or the environment names a target
+            that does not exist.
     """
+    target = read_settings().target
     try:
         source = path.read_text(encoding="utf-8")
         code = compile(source, str(path), "exec")
@@ -41,7 +43,7 @@ def run_script(path: Path, args: Sequence[str], *, is_eager: bool = False) -> in
     try:
         with (
             _as_main(main, [str(path), *args], path.resolve().parent),
-            installed() as modules,
+            installed(target) as modules,
             simulator_installed(modules),
             launching(is_eager=is_eager),
         ):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError
-from nki_agent.task.binding import Call
+from nki_agent.base.seeds import seed_for
+from nki_agent.task.arguments import Parts
+from nki_agent.task.binding import Binding
+from nki_agent.task.family import STANDARD_SCALE
 from nki_agent.task.loading import Loading
 from nki_agent.task.record import Record
 from nki_agent.task.reference import Precision, Reference, Results
+from nki_agent.task.sampler import UserSampler
 from nki_agent.task.task import Output, TensorArgument, TensorKind
 from nki_agent.task.values import find_format, to_stored
 
@@ -67,28 +71,48 @@ def check_repeats(
 
 
 def check_updates(
-    loading: Loading, call: Call, inputs: Mapping[str, Array], first: Results
+    loading: Loading,
+    parts: Parts,
+    inputs: Mapping[str, Array],
+    first: Results,
+    *,
+    sampler: UserSampler,
 ) -> None:
     """Compare the inputs before and after a run with what the file says.
 
     Raises:
-        TaskError: an input that it declares as updated stays the same.
+        TaskError: an input that it declares as updated stays the same, on other values too.
     """
-    for binding in call.bindings():
+    bindings = tuple(parts.call.bindings())
+    changed = _find_changed(bindings, inputs, first)
+    if any(b.argument.is_updated and b.argument.name not in changed for b in bindings):
+        # On the file's own values, zeros say, an update may change nothing.
+        drawn = sampler.draw(seed_for(loading.seed, "updates"), STANDARD_SCALE)
+        changed |= _find_changed(bindings, drawn, parts.reference.record(drawn)[0])
+    for binding in bindings:
         argument = binding.argument
-        after = to_stored(first.inputs[argument.name], argument.dtype)
-        is_changed = after.tobytes() != inputs[argument.name].tobytes()
-        if argument.is_updated and not is_changed:
+        if argument.is_updated and argument.name not in changed:
             raise TaskError(
                 f"{loading.user.path.name}: UPDATES names `{argument.original}`, which the "
                 "reference leaves unchanged",
                 hint="update it in place, as in `x.copy_(y)` or `x[...] = y`",
             )
-        if is_changed and not argument.is_updated:
+        if argument.name in changed and not argument.is_updated:
             loading.notes.append(
                 f"the reference overwrites `{argument.original}`: a kernel must leave it as it is, "
                 f'or the file must say UPDATES = ("{argument.original}",)'
             )
+
+
+def _find_changed(
+    bindings: Sequence[Binding], before: Mapping[str, Array], after: Results
+) -> set[str]:
+    return {
+        b.argument.name
+        for b in bindings
+        if to_stored(after.inputs[b.argument.name], b.argument.dtype).tobytes()
+        != before[b.argument.name].tobytes()
+    }
 
 
 def find_unread(record: Record, tensors: tuple[TensorArgument, ...]) -> frozenset[str]:

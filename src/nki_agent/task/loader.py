@@ -79,10 +79,11 @@ def _assemble(loading: Loading, parts: Parts, *, task_id: str) -> Task:
     inputs = {source.name: source.given for source in parts.sources}
     results, record = parts.reference.record(inputs)
     check_repeats(loading, parts.reference, inputs, results)
-    check_updates(loading, parts.call, inputs, results)
+    sampler = UserSampler(function=form.inputs, sources=parts.sources)
+    check_updates(loading, parts, inputs, results, sampler=sampler)
     parts = parts.without(find_unread(record, _tensors(parts)) & parts.unsaved)
     note_record(loading, record, _tensors(parts))
-    sampler = UserSampler(function=form.inputs, sources=parts.sources)
+    sampler = replace(sampler, sources=parts.sources)
     shapes = _make_shapes(loading, parts, results, record=record, sampler=sampler)
     settled = calibrate(
         Calibration(

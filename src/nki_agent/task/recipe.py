@@ -2,7 +2,8 @@
 
 Law: a drawn array has the kind of its sample (sign, range, levels, order), never its values; a
 varied one has another scale and mean than the inputs function gave it, so that no output has a
-known mean or scale. Kinds that a scale would break (masks, integers, probabilities) keep theirs.
+known mean or scale. Kinds that a scale would break (masks, whole numbers, probabilities) keep
+theirs.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SIMPLEX_SLACK = 1e-3
 """How close to one the rows of probabilities sum."""
 NUM_LEVELS_MAX = 2
 """Reals with at most this many distinct values are a mask."""
+WHOLE_MAX = 2.0**24
+"""From here on every float32 is a whole number, which then says nothing about its meaning."""
 
 
 class Recipe(StrEnum):
@@ -39,6 +42,7 @@ class Recipe(StrEnum):
     POSITIVE = "positive"  # never negative
     UNIT = "unit"  # from zero to one
     SIMPLEX = "simplex"  # rows along the last axis that sum to one
+    WHOLE = "whole"  # reals that are whole numbers: positions, lengths, counts
     LEVELS = "levels"  # two distinct values, or infinities: a mask
     CONSTANT = "constant"  # one value everywhere: a gain, a bias
     RANGE = "range"  # integers between two bounds
@@ -96,6 +100,9 @@ def _name_reals(values: NDArray[np.float32], *, low: float, high: float) -> Reci
         return Recipe.CONSTANT
     if values.size > NUM_LEVELS_MAX and ((values == low) | (values == high)).all():
         return Recipe.LEVELS
+    is_counting = max(-low, high) < WHOLE_MAX and values.size > NUM_LEVELS_MAX
+    if is_counting and (values == np.rint(values)).all():
+        return Recipe.WHOLE
     if low < 0:
         return Recipe.NORMAL
     sums = values.sum(axis=-1)
@@ -151,7 +158,7 @@ def draw(profile: Profile, given: Array, rng: np.random.Generator, *, strength: 
             return rng.permutation(given.ravel()).reshape(given.shape)
         case Recipe.SORTED:
             return _draw_sorted(given, rng)
-        case Recipe.RANGE:
+        case Recipe.RANGE | Recipe.WHOLE:
             high = int(profile.high) + 1
             return rng.integers(int(profile.low), high, given.shape).astype(given.dtype)
 

@@ -68,6 +68,7 @@ class Source:
         """Whether a redraw may break what the reference expects of the values."""
         return self.profile.recipe in {
             Recipe.LEVELS,
+            Recipe.WHOLE,
             Recipe.RANGE,
             Recipe.UNIQUE,
             Recipe.SORTED,

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.table import TABLE
 from nki_agent.nki.current import (  # noqa: F401 - some register their functions
@@ -27,7 +28,7 @@ from nki_agent.nki.current.collectives import COLLECTIVES
 from nki_agent.nki.current.emit import NkiInstruction, make_functions
 from nki_agent.nki.current.jit import Kernel, jit
 from nki_agent.nki.current.names import NOT_MODELLED
-from nki_agent.nki.current.recorder import fail, require_recorder
+from nki_agent.nki.current.recorder import STATE, fail, require_chip
 from nki_agent.nki.current.register import VirtualRegister
 from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.nki.current.tile_size import TileSize
@@ -53,7 +54,7 @@ def simulate(kernel: Any) -> Callable[..., Any]:
 
 def get_nc_version() -> values.Member:
     """The NeuronCore generation of the target."""
-    generation = require_recorder("nisa.get_nc_version").chip.generation
+    generation = require_chip("nisa.get_nc_version").generation
     return getattr(values.NC_VERSION, f"gen{generation}")  # type: ignore[no-any-return]
 
 
@@ -195,16 +196,21 @@ def build_modules() -> dict[str, ModuleType]:
 
 
 @contextmanager
-def installed() -> Iterator[dict[str, ModuleType]]:
-    """Lend the names `nki`, `nki.language`, ... to imports inside the block."""
+def installed(target: Target = DEFAULT_TARGET) -> Iterator[dict[str, ModuleType]]:
+    """Lend the names `nki`, `nki.language`, ... to imports inside the block.
+
+    Module code sees the sizes of `target`; a trace sees those of its own.
+    """
     modules = build_modules()
     saved = {n: m for n, m in sys.modules.items() if n == "nki" or n.startswith("nki.")}
     for name in saved:
         del sys.modules[name]
     sys.modules.update(modules)
+    before, STATE.target = STATE.target, target
     try:
         yield modules
     finally:
+        STATE.target = before
         for name in [n for n in sys.modules if n == "nki" or n.startswith("nki.")]:
             del sys.modules[name]
         sys.modules.update(saved)

@@ -46,6 +46,7 @@ from nki_agent.program.records import (
 )
 
 _OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
+_IMPORT_MACHINERY = "<frozen "
 _FIRST_OWN = ("run_entry", "_trace_files")
 """Functions of ours that run kernel code: what called them is no part of a kernel's stack."""
 
@@ -303,11 +304,15 @@ class Recorder:
 
 
 class _State:
-    """The recorder that calls go to; one trace at a time in a process."""
+    """The recorder that calls go to, and the target where there is none yet: at import time.
+
+    One trace at a time in a process.
+    """
 
     recorder: Recorder | None = None
     oracle: Callable[[object], np.ndarray | None] | None = None
     """Gives a tile or a register its value, in the user's own process only."""
+    target: Target | None = None
 
 
 STATE = _State()
@@ -321,7 +326,7 @@ def frames_of(frame: FrameType | None) -> Stack:
         own = code.co_filename.startswith(_OWN_FOLDER)
         if own and code.co_name in _FIRST_OWN:
             break
-        if not own:
+        if not own and not code.co_filename.startswith(_IMPORT_MACHINERY):
             frames.append(Frame(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return tuple(reversed(frames))
@@ -336,6 +341,13 @@ def require_recorder(what: str) -> Recorder:
             hint="call it inside a function decorated with `@nki.jit`",
         )
     return STATE.recorder
+
+
+def require_chip(what: str) -> ChipSpec:
+    """The chip that the running trace, or the module that is being imported, is for."""
+    if STATE.recorder is None and STATE.target is not None:
+        return load_chip(STATE.target)
+    return require_recorder(what).chip
 
 
 def fail(code: str, what: str, *, got: str = "", limit: str = "", hint: str = "") -> NoReturn:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from nki_agent.chip.spec import ChipSpec
-from nki_agent.nki.current.recorder import require_recorder
+from nki_agent.nki.current.recorder import require_chip
 
 FP32_BYTES = 4
 MIN_ALIGN_BYTES = 4
 
 
 def _chip() -> ChipSpec:
-    return require_recorder("nl.tile_size").chip
+    return require_chip("nl.tile_size")
 
 
 class TileSize:

@@ -104,7 +104,7 @@ def trace_source(
 
 def trace(request: TraceRequest) -> TraceReply:
     """Trace a request in this process."""
-    with installed(), _helpers(request.files, request.main):
+    with installed(request.target), _helpers(request.files, request.main):
         return _answer(lambda: _trace_files(request), request.files)
 
 
