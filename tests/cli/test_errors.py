@@ -59,6 +59,27 @@ def test_bug_of_ours_leaves_its_traceback_in_a_file(
     assert "Traceback" in log.read_text()
 
 
+def test_machine_s_refusal_is_no_bug() -> None:
+    refusal = PermissionError(errno.EACCES, "Permission denied", "/here")
+    called = CliRunner().invoke(fail_with(refusal))
+    assert (called.exit_code, called.stderr) == (
+        4,
+        "error: this machine refuses `/here`: Permission denied\n",
+    )
+    called = CliRunner().invoke(fail_with(MemoryError()))
+    assert called.exit_code == 4
+    assert "too little memory" in called.stderr
+
+
+def test_traceback_is_shown_where_no_file_can_hold_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    called = CliRunner().invoke(fail_with(ZeroDivisionError("division by zero")))
+    assert called.exit_code == 4
+    assert "Traceback" in called.stderr
+
+
 def test_notes_follow_the_message() -> None:
     error = TaskError("bad task")
     error.add_note("kept: runs/x")

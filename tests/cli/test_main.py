@@ -72,6 +72,20 @@ def test_entry_point_runs_in_a_process() -> None:
     assert done.stdout.startswith("NK204: Matmul result crosses a PSUM bank\n")
 
 
+@pytest.mark.parametrize(
+    ("redirection", "code"), [("| true; exit ${PIPESTATUS[0]}", 141), (">&-", 0), (">/dev/full", 4)]
+)
+def test_output_that_goes_nowhere_has_a_code_of_its_own(redirection: str, code: int) -> None:
+    call_main = "from nki_agent.cli.main import main; main()"
+    # More than a pipe holds, so that its end is certainly seen.
+    many = "import nki_agent.cli.explain as e; e.show = lambda t: typer.echo(t * 10_000); "
+    script = f'"{sys.executable}" -c "import typer; {many}{call_main}" explain NK501 {redirection}'
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert found.returncode == code, found.stderr
+    assert "Traceback" not in found.stderr
+    assert "bug" not in found.stderr
+
+
 def test_interrupt_while_a_command_loads_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(name: str) -> None:
         raise KeyboardInterrupt

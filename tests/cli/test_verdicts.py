@@ -1,6 +1,7 @@
 """`verify`, `check`, `profile` and `show` on kernels of every stage."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,41 @@ def test_verify_needs_files_that_are_there(tmp_path: Path) -> None:
     assert call("verify", tmp_path / "kernels.py", "--task", task).code == 2
     called = call("verify", kernel, "--task", tmp_path / "none.py")
     assert (called.code, f"no task file `{tmp_path / 'none.py'}`" in called.err) == (2, True)
+
+
+def test_file_that_is_none_is_named(tmp_path: Path) -> None:
+    task = write_task(tmp_path)
+    link, fifo = tmp_path / "link.py", tmp_path / "fifo.py"
+    link.symlink_to("nowhere.py")
+    os.mkfifo(fifo)
+    for path, words in (
+        (link, "a link to nothing"),
+        (fifo, "no regular file"),
+        (tmp_path / ("long" * 100), "File name too long"),
+    ):
+        called = call("verify", path, "--task", task)
+        assert called.code == 2
+        assert words in called.err
+
+
+def test_files_as_other_editors_write_them_are_read(tmp_path: Path) -> None:
+    task, kernel = write_task(tmp_path), write_kernel(tmp_path)
+    for path in (task, kernel):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert call("verify", kernel, "--task", task).code == 0
+
+
+def test_name_that_is_not_utf8_is_no_trouble(tmp_path: Path) -> None:
+    task = write_task(tmp_path).rename(tmp_path / "t\udcff.py")
+    kernel = write_kernel(tmp_path).rename(tmp_path / "k\udcff.py")
+    for arguments in (
+        ("verify", kernel, "--task", task, "--json"),
+        ("check", kernel, "--json"),
+        ("solve", task, "--runs", tmp_path / "runs\udcff", "--json"),
+    ):
+        called = call(*arguments)
+        assert called.code == 0, called.err
+        assert called.document
 
 
 def test_older_chip_is_judged_with_a_note(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.cost.bound import Work, bound_ns
-from nki_agent.cost.summary import Summary, format_summary, summarise
+from nki_agent.cost.summary import Summary, format_figure, format_summary, summarise
 from nki_agent.cost.timeline import schedule
 from nki_agent.isa.enums import Engine
 from tests.cost.kernels import EXP, MATMUL, Shapes, trace
@@ -51,6 +51,23 @@ def test_text_is_plain_and_names_the_essentials() -> None:
     assert "limited by" in text
     assert "kernel.py:" in text
     assert text.isprintable() or set(text) - {"\n"} == set(text.replace("\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0, "0.0"),
+        (0.000_087, "0.000087"),
+        (0.0268, "0.027"),
+        (0.31, "0.31"),
+        (4.26, "4.3"),
+        (22.61, "22.6"),
+        (16.0, "16.0"),
+        (1234.5, "1234.5"),
+    ],
+)
+def test_small_figure_keeps_two_digits(number: float, text: str) -> None:
+    assert format_figure(number) == text
 
 
 def test_without_a_bound_no_percentage_is_claimed() -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from nki_agent.memory import allocator, columns
-from nki_agent.memory.rules import nk209_nk215_address
 from tests.memory.traced import place_body
 
 TINY = """
@@ -40,13 +39,6 @@ def test_many_small_tensors_are_placed_up_to_a_limit(monkeypatch: pytest.MonkeyP
     placed = place_body(TURNS, (1, 1))
     assert placed.codes == ["NK114"]
     assert "small ones are live together" in placed.findings[0].what
-
-
-def test_many_addresses_are_compared_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = TINY.format(address=", address=(0, 4 * i)")
-    assert place_body(text, (1, 1)).codes == []
-    monkeypatch.setattr(nk209_nk215_address, "COMPARISONS_MAX", 1000)
-    assert place_body(text, (1, 1)).codes == ["NK114"]
 
 
 def test_cells_are_looked_at_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

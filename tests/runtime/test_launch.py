@@ -103,6 +103,15 @@ def test_kernel_fault_is_a_diagnostic_and_no_traceback(
     assert "Traceback" not in err
 
 
+def test_fault_outside_of_a_kernel_names_the_script_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "nki.nonsense\n") == 1
+    err = capsys.readouterr().err
+    assert "script.py:20: NK104" in err
+    assert "called from" not in err
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

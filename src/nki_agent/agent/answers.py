@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from nki_agent.base.diagnostic import Diagnostic, Severity
+from nki_agent.cost.summary import format_figure, format_percent
 from nki_agent.verify.compiling import CompileResult
 from nki_agent.verify.verdict import Stage, Trial, Verdict
 
@@ -76,7 +77,8 @@ def write_speed(verdict: Verdict) -> str:
     """The estimate in one sentence."""
     if verdict.latency_ns is None:
         return "No latency estimate."
-    text = f"Estimated latency {verdict.latency_ns / US_NS:.1f} µs"
+    text = f"Estimated latency {format_figure(verdict.latency_ns / US_NS)} µs"
     if verdict.percent_of_bound is not None:
-        text += f", {verdict.percent_of_bound:.0f} % of the bound; bound by {verdict.bound_by}"
+        percent = format_percent(verdict.percent_of_bound)
+        text += f", {percent} % of the bound; bound by {verdict.bound_by}"
     return text + "."

@@ -20,7 +20,7 @@ from nki_agent.check.fixing import fix_source
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.cli.command import ExitCode, make_app
-from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, read_kernel, read_target
+from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, printable, read_kernel, read_target
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.verify.kernel import Kernel
 
@@ -79,7 +79,9 @@ def _exit_code(errors: Sequence[Diagnostic]) -> ExitCode:
 def _check(path: Path, target: Target) -> Checked:
     kernel = read_kernel(path)
     found = check_source(kernel.files, kernel.main, target=target)
-    return Checked(file=str(path), diagnostics=tuple(_place(d, path.parent, kernel) for d in found))
+    return Checked(
+        file=printable(path), diagnostics=tuple(_place(d, path.parent, kernel) for d in found)
+    )
 
 
 def _fix(path: Path, target: Target) -> Checked:
@@ -107,7 +109,7 @@ def _write(path: Path, text: str) -> None:
 def _place(diagnostic: Diagnostic, folder: Path, kernel: Kernel) -> Diagnostic:
     """Name files as the user did, not by their last part."""
     where = tuple(
-        msgspec.structs.replace(frame, file=str(folder / frame.file))
+        msgspec.structs.replace(frame, file=printable(folder / frame.file))
         if frame.file in kernel.files
         else frame
         for frame in diagnostic.where

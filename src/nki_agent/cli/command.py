@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from typing import Any
 
 import typer
 
+from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import MachineError, NkiAgentError, TaskError, UsageError
 from nki_agent.cli.screen import say
 
@@ -30,6 +33,17 @@ class ExitCode(IntEnum):
     CHEAT = 3
     FAILURE = 4
     INTERRUPTED = 130
+    NO_READER = 141
+    """Nobody reads stdout any more, as after `| head -1`; the shells' code for it."""
+
+
+# fmt: off
+REFUSALS = frozenset({
+    errno.EACCES, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENAMETOOLONG, errno.ENFILE,
+    errno.ENOMEM, errno.EPERM, errno.EROFS,
+})
+# fmt: on
+"""Errors of the operating system that say nothing about our code."""
 
 
 def make_app(function: Callable[..., int]) -> typer.Typer:
@@ -46,8 +60,11 @@ def guard(function: Callable[..., int]) -> Callable[..., None]:
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
             code = function(*args, **kwargs)
-        except (typer.Exit, typer.Abort, BrokenPipeError):
+        except (typer.Exit, typer.Abort):
             raise
+        except BrokenPipeError:
+            _drop_stdout()
+            code = ExitCode.NO_READER
         except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the last place that can say it
             code = report_error(error)
             for note in find_notes(error):
@@ -55,6 +72,13 @@ def guard(function: Callable[..., int]) -> Callable[..., None]:
         raise typer.Exit(code)
 
     return guarded
+
+
+def _drop_stdout() -> None:
+    """Let what is still buffered go nowhere, or Python would complain while it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def was_interrupted(error: BaseException) -> bool:
@@ -88,16 +112,36 @@ def report_error(error: BaseException) -> ExitCode:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             say(f"error: cannot write: {error.strerror}")
             return ExitCode.FAILURE
+        case OSError() if error.errno in REFUSALS:
+            name = "" if error.filename is None else f" `{clean(error.filename)}`"
+            say(f"error: this machine refuses{name}: {error.strerror}")
+            return ExitCode.FAILURE
+        case MemoryError():
+            say("error: this machine has too little memory for it")
+            return ExitCode.FAILURE
         case _:
             say(f"internal error: {type(error).__name__}: {error}")
-            say(f"  this is a bug of nki-agent; the traceback is in {write_crash_log(error)}")
+            say(f"  this is a bug of nki-agent; {_keep_traceback(error)}")
             return ExitCode.FAILURE
+
+
+def _keep_traceback(error: BaseException) -> str:
+    """Write the traceback to a file and say where it is; the traceback itself if that fails."""
+    try:
+        return f"the traceback is in {write_crash_log(error)}"
+    except OSError:
+        return "its traceback:\n" + "".join(traceback.format_exception(error))
 
 
 def write_crash_log(error: BaseException) -> Path:
     """The traceback in a new file of the folder for temporary files."""
     with tempfile.NamedTemporaryFile(
-        "w", prefix="nki-agent-crash-", suffix=".log", delete=False, encoding="utf-8"
+        "w",
+        prefix="nki-agent-crash-",
+        suffix=".log",
+        delete=False,
+        encoding="utf-8",
+        errors="backslashreplace",
     ) as file:
         file.writelines(traceback.format_exception(error))
     return Path(file.name)

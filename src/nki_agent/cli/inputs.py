@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import stat
 from pathlib import Path
 
 from nki_agent.base.errors import UsageError
@@ -67,21 +69,37 @@ def read_kernel(path: Path) -> Kernel:
 
 def require_file(path: Path, *, what: str) -> None:
     """Refuse what is not a readable file, naming the nearest one in its folder."""
-    if path.is_file():
-        return
-    if path.is_dir():
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise _missing(path, error, what=what) from error
+    if stat.S_ISDIR(found.st_mode):
         raise UsageError(f"the {what} `{path}` is a folder", hint="give a Python file")
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"the {what} `{path}` is no regular file", hint="give a Python file")
+
+
+def _missing(path: Path, error: OSError, *, what: str) -> UsageError:
+    if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+        return UsageError(f"the {what} `{path}` cannot be read: {error.strerror}")
+    if path.is_symlink():
+        return UsageError(f"the {what} `{path}` is a link to nothing")
     beside = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, beside, n=1)
     hint = f"did you mean `{path.parent / near[0]}`?" if near else ""
-    raise UsageError(f"no {what} file `{path}`", hint=hint)
+    return UsageError(f"no {what} file `{path}`", hint=hint)
+
+
+def printable(path: Path) -> str:
+    """The path as text that any file can hold, also where its name is not UTF-8."""
+    return str(path).encode("utf-8", "replace").decode()
 
 
 def read_text(path: Path, *, what: str) -> str:
     """The text of a user's file."""
     require_file(path, what=what)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"the {what} `{path}` is not text in UTF-8") from error
     except OSError as error:

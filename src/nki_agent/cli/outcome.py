@@ -9,7 +9,7 @@ from nki_agent.base.diagnostic import Diagnostic, Severity, clean
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode
 from nki_agent.cli.screen import Colour, paint, show, show_json, write_table
-from nki_agent.cost.summary import Summary
+from nki_agent.cost.summary import Summary, format_figure, format_percent
 from nki_agent.task.comparison import HUGE
 from nki_agent.verify.verdict import OutputError, Stage, Verdict
 
@@ -116,13 +116,14 @@ def _share(output: OutputError) -> str:
 
 def _write_speed(verdict: Verdict) -> Iterator[str]:
     assert verdict.latency_ns is not None
-    time = f"{verdict.latency_ns / US_NS:.1f} µs on {verdict.target} (modelled, not measured)"
-    yield f"latency     {time}"
+    time = format_figure(verdict.latency_ns / US_NS)
+    yield f"latency     {time} µs on {verdict.target} (modelled, not measured)"
     if verdict.limited_by:
         yield f"limited by  {verdict.limited_by}"
     if verdict.percent_of_bound is not None and verdict.bound_ns is not None:
-        bound = f"{verdict.bound_ns / US_NS:.1f} µs ({verdict.bound_by})"
-        yield f"bound       {verdict.percent_of_bound:.0f} % of the bound, which is {bound}"
+        bound = f"{format_figure(verdict.bound_ns / US_NS)} µs ({verdict.bound_by})"
+        percent = format_percent(verdict.percent_of_bound)
+        yield f"bound       {percent} % of the bound, which is {bound}"
     if verdict.utilisation:
         busy = ", ".join(
             f"{engine} {share * PERCENT:.0f} %" for engine, share in verdict.utilisation.items()

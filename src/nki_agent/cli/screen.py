@@ -5,6 +5,7 @@ Law: without colour nothing is lost; `NO_COLOR`, a pipe or a dumb terminal turn 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -24,8 +25,9 @@ class Colour(StrEnum):
 
 
 def say(text: str) -> None:
-    """Talk: to stderr."""
-    typer.echo(text, err=True)
+    """Talk: to stderr. Where nobody can listen, the command goes on."""
+    with contextlib.suppress(OSError):
+        typer.echo(text, err=True)
 
 
 def show(text: str) -> None:
@@ -38,10 +40,10 @@ def show_json(record: Any) -> None:
     typer.echo(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
 
-def has_colour(stream: TextIO) -> bool:
-    """Whether the stream is a terminal that a person wants colours on."""
+def has_colour(stream: TextIO | None) -> bool:
+    """Whether the stream is a terminal that a person wants colours on; None is a closed one."""
     plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    return stream.isatty() and not plain
+    return stream is not None and stream.isatty() and not plain
 
 
 def paint(text: str, colour: Colour, *, stream: TextIO | None = None) -> str:

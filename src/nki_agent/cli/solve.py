@@ -29,6 +29,7 @@ from nki_agent.cli.inputs import (
     JSON_HELP,
     TARGET_HELP,
     UNSANDBOXED_HELP,
+    printable,
     read_target,
     read_task,
     read_text,
@@ -161,7 +162,7 @@ def solve(
     require_model_name(model)
     source = read_text(task, what="task")
     config = SolveConfig(
-        task=str(task),
+        task=printable(task),
         task_source=short_hash(hash_text(source)),
         target=read_target(target),
         dialect=require_dialect(dialect),
@@ -175,9 +176,11 @@ def solve(
     folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
     try:
         folder.task.write_text(source, encoding="utf-8")
-        episode, summary = _carry_out(config, folder, clock=clock)
+        episode, summary = _carry_out(task, config, folder, clock=clock)
     except BaseException as error:
-        folder.error.write_text(f"{type(error).__name__}: {error}\n", encoding="utf-8")
+        folder.error.write_text(
+            f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
+        )
         error.add_note(f"kept: {folder.path}")
         raise
     if as_json:
@@ -188,10 +191,10 @@ def solve(
 
 
 def _carry_out(
-    config: SolveConfig, folder: RunFolder, *, clock: Clock
+    path: Path, config: SolveConfig, folder: RunFolder, *, clock: Clock
 ) -> tuple[Episode, Summary | None]:
     """Load, run the episode, write what came of it."""
-    task = read_task(Path(config.task))
+    task = read_task(path)
     model = choose_model(
         config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
     )
@@ -203,13 +206,13 @@ def _carry_out(
 
 def _make_report(episode: Episode, folder: RunFolder) -> SolveReport:
     return SolveReport(
-        run=str(folder.path),
+        run=printable(folder.path),
         end=episode.end,
         message=episode.message,
         turns=episode.turns,
         usage=episode.usage,
         wall_ms=episode.wall_ms,
-        kernel=str(folder.kernel) if episode.kernel is not None else None,
+        kernel=printable(folder.kernel) if episode.kernel is not None else None,
         verdict=episode.verdict,
     )
 

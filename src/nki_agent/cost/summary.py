@@ -6,6 +6,7 @@ instruction and ranked by their part of the deciding chain. Text from the Progra
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import msgspec
@@ -144,15 +145,26 @@ def _sum_up_dma(timeline: Timeline, bound: Bound | None) -> DmaUse:
     )
 
 
+def format_figure(number: float) -> str:
+    """One digit after the point; under 1, two that count."""
+    digits = 1 - math.floor(math.log10(number)) if 0 < number < 1 else 1
+    return f"{number:.{digits}f}"
+
+
+def format_percent(percent: float) -> str:
+    """A whole number; under 1, what is left of it."""
+    return f"{percent:.0f}" if percent >= 1 else format_figure(percent)
+
+
 def format_summary(summary: Summary) -> str:
     """The summary as plain text, no colour needed."""
     cores = f", {summary.cores} cores" if summary.cores > 1 else ""
-    head = f"{summary.latency_ns / US_NS:.2f} µs on {summary.target}{cores}"
-    head += " (modelled, not measured)"
+    time = format_figure(summary.latency_ns / US_NS)
+    head = f"{time} µs on {summary.target}{cores} (modelled, not measured)"
     if summary.percent_of_bound is not None and summary.bound_ns is not None:
         head += (
-            f", {summary.percent_of_bound:.0f} % of the bound"
-            f" {summary.bound_ns / US_NS:.2f} µs ({summary.bound_by})"
+            f", {format_percent(summary.percent_of_bound)} % of the bound"
+            f" {format_figure(summary.bound_ns / US_NS)} µs ({summary.bound_by})"
         )
     engines = "  ".join(f"{e.engine.value} {100 * e.share:.0f} %" for e in summary.engines)
     dma = summary.dma

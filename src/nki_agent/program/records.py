@@ -271,6 +271,11 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
             yield from self.instructions(core)
 
     @property
+    def num_instructions(self) -> int:
+        """Instructions of every core, loop bodies once."""
+        return sum(1 for _ in self.all_instructions())
+
+    @property
     def is_flat(self) -> bool:
         """Whether one core runs instructions one after the other: no loop, no scope."""
         return len(self.bodies) == 1 and all(isinstance(n, Instruction) for n in self.bodies[0])
@@ -297,6 +302,9 @@ class Trips(msgspec.Struct, frozen=True, array_like=True):
 
     loops: tuple[int, ...] = ()
     rows: tuple[MovedRows, ...] = ()
+
+
+NO_TRIPS = Trips()
 
 
 class TraceReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ def run_script(path: Path, args: Sequence[str], *, is_eager: bool = False) -> in
     """
     target = read_settings().target
     try:
-        source = path.read_text(encoding="utf-8")
+        source = path.read_text(encoding="utf-8-sig")
         code = compile(source, str(path), "exec")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read `{path}`", hint="name a Python script") from error

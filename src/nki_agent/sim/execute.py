@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.chip.spec import ChipSpec
-from nki_agent.program.records import Program, Trips
+from nki_agent.program.records import NO_TRIPS, Program, Trips
 from nki_agent.sim.blocks import count_calls
 from nki_agent.sim.border import load_port, take_port
 from nki_agent.sim.calls import run_all
@@ -30,7 +30,6 @@ MEMORY_BYTES_MAX = 16 * 2**30
 """Buffers that one execution may have."""
 FINDINGS_MAX = 20
 """Findings kept of one run."""
-NO_TRIPS = Trips()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

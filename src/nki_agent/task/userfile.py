@@ -106,7 +106,7 @@ def _read_source(path: Path) -> str:
     if path.is_dir():
         raise TaskError(f"{path.name} is a folder", hint="give a Python file")
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise TaskError(f"no file {path.name} in {path.parent}") from error
     except UnicodeDecodeError as error:

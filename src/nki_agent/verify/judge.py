@@ -20,7 +20,7 @@ from nki_agent.base.errors import KernelError, MachineError
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import Target, load_chip
-from nki_agent.program.records import Program
+from nki_agent.program.records import NO_TRIPS, Program, Trips
 from nki_agent.program.stored import encode_program
 from nki_agent.sandbox.pool import Limits, Sandbox
 from nki_agent.sim.execute import Executable, compile_program
@@ -57,6 +57,8 @@ class _Run:
     findings: tuple[Diagnostic, ...]
     runs: bool = True
     """False where the simulator cannot run the Program: it is too large, or not modelled."""
+    trips: Trips = NO_TRIPS
+    """How often run-time loops went round in the last trial."""
 
     @property
     def right(self) -> bool:
@@ -143,7 +145,9 @@ class Judge:
                 break
             if shapes is task.perf:
                 verdict.add_speed(
-                    estimate_speed(compiled.program, compiled.placement, shapes, self.target)
+                    estimate_speed(
+                        compiled.program, compiled.placement, shapes, self.target, trips=run.trips
+                    )
                 )
         wall_ns = self._clock.monotonic_ns() - start_ns
         return verdict.finish(wall_ms=wall_ns / NS_PER_MS)
@@ -160,23 +164,24 @@ class Judge:
             return _Run((), (error.diagnostic,), runs=False)
         trials: list[Trial] = []
         findings: list[Diagnostic] = []
+        trips = Trips()
         for trial in make_trials(task, root_seed, shapes=shapes.name)[:number]:
             try:
-                result, found = _run_trial(executable, task, trial, shapes)
+                result, found, trips = _run_trial(executable, task, trial, shapes)
             except KernelError as error:
                 # It compiled, and its run ended early: an index out of bounds, cores that wait.
                 return _Run(tuple(trials), (*findings, error.diagnostic))
             trials.append(result)
             findings += [f for f in found if f not in findings]
-            run = _Run(tuple(trials), tuple(findings))
+            run = _Run(tuple(trials), tuple(findings), trips=trips)
             if not run.right:
                 return run
-        return _Run(tuple(trials), tuple(findings))
+        return _Run(tuple(trials), tuple(findings), trips=trips)
 
 
 def _run_trial(
     executable: Executable, task: Task, trial: TaskTrial, shapes: ShapeSet
-) -> tuple[Trial, tuple[Diagnostic, ...]]:
+) -> tuple[Trial, tuple[Diagnostic, ...], Trips]:
     inputs = trial.inputs(task)
     # Values out of an instruction's range show on standard or on big inputs, or not at all.
     with_checks = trial.index == 0 or trial.family is Family.BIG
@@ -190,7 +195,7 @@ def _run_trial(
     compared = compare_outputs(task, trial, wanted, actual)
     outputs = tuple(_output_error(name, found) for name, found in compared.items())
     record = Trial(number=trial.index, family=trial.family.value, seed=trial.seed, outputs=outputs)
-    return record, (*run.findings, *_wrong(record, compared))
+    return record, (*run.findings, *_wrong(record, compared)), run.trips
 
 
 def _output_error(name: str, found: Comparison) -> OutputError:
@@ -273,7 +278,7 @@ class _Draft:
             ),
             root_seed=self._root_seed,
             tool_version=nki_agent.__version__,
-            num_instructions=None if program is None else len(program.bodies[0]),
+            num_instructions=None if program is None else program.num_instructions,
             latency_ns=None if speed is None else speed.timeline.latency_ns,
             bound_ns=None if speed is None else speed.bound.ns,
             bound_by=None if speed is None else speed.bound.resource.value,

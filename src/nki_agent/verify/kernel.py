@@ -42,15 +42,16 @@ class Kernel:
         Raises:
             UsageError: The file cannot be read as text.
         """
-        files = {path.name: read_source(path)}
-        pending = [path.name]
+        main = path.name.encode("utf-8", "replace").decode()
+        files = {main: read_source(path)}
+        pending = [main]
         while pending:
             for name in _imported_names(files[pending.pop()]):
                 beside = path.parent / f"{name}.py"
                 if beside.name not in files and beside.is_file():
                     files[beside.name] = read_source(beside)
                     pending.append(beside.name)
-        return cls(files, path.name)
+        return cls(files, main)
 
 
 def read_source(path: Path) -> str:
@@ -58,7 +59,7 @@ def read_source(path: Path) -> str:
     try:
         if path.stat().st_size > SOURCE_BYTES_MAX:
             raise UsageError(f"`{path}` is larger than {SOURCE_BYTES_MAX} bytes")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise UsageError(f"no file `{path}`", hint="check the path") from error
     except IsADirectoryError as error:

@@ -10,7 +10,7 @@ from nki_agent.cost.summary import Summary, summarise
 from nki_agent.cost.timeline import Timeline, schedule
 from nki_agent.isa.dtype import DType
 from nki_agent.memory.placement import Placement
-from nki_agent.program.records import Program
+from nki_agent.program.records import Program, Trips
 from nki_agent.task.task import ShapeSet
 
 SHORT_BYTES = 2
@@ -31,11 +31,20 @@ class Speed:
 
 
 def estimate_speed(
-    program: Program, placement: Placement, shapes: ShapeSet, target: Target
+    program: Program,
+    placement: Placement,
+    shapes: ShapeSet,
+    target: Target,
+    *,
+    trips: Trips | None = None,
 ) -> Speed:
-    """Schedule a Program and compare it with the bound of its task."""
+    """Schedule a Program and compare it with the bound of its task.
+
+    Run-time loops count once where no run (`trips`) has said how often they go round.
+    """
     chip = load_chip(target)
-    timeline = schedule(program, chip, placement)
+    known = None if trips is None else dict(enumerate(trips.loops))
+    timeline = schedule(program, chip, placement, trips=known)
     bound = bound_ns(_work(shapes), chip, cores=program.launch.cores)
     summary = summarise(timeline, program, bound=bound)
     return Speed(timeline=timeline, bound=bound, summary=summary)

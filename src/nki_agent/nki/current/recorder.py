@@ -47,8 +47,8 @@ from nki_agent.program.records import (
 
 _OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
 _IMPORT_MACHINERY = "<frozen "
-_FIRST_OWN = ("run_entry", "_trace_files")
-"""Functions of ours that run kernel code: what called them is no part of a kernel's stack."""
+_FIRST_OWN = ("run_entry", "_trace_files", "run_script")
+"""Functions of ours that run code of others: what called them is no part of a kernel's stack."""
 
 Form = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 """Kind, first partition, shape, strides: views of equal forms make equal operands."""
