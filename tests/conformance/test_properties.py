@@ -97,14 +97,14 @@ def apply(view: NkiTensor, array: Array, step: tuple[Any, ...]) -> tuple[NkiTens
         case ("squeeze", axis):
             return view.squeeze_dim(axis), array.squeeze(axis)
         case ("broadcast", axis, size):
-            shape = list(array.shape)
-            shape[axis] = size
-            return view.broadcast(axis, size), np.broadcast_to(array, shape)
+            wide = (*array.shape[:axis], size, *array.shape[axis + 1 :])
+            return view.broadcast(axis, size), np.broadcast_to(array, wide)
         case ("split", axis):
             size = array.shape[axis] // 2
             shape = (*array.shape[:axis], 2, size, *array.shape[axis + 1 :])
             return view.reshape_dim(axis, (2, size)), array.reshape(shape)
-    raise AssertionError(step)
+        case _:
+            raise AssertionError(step)
 
 
 @settings(max_examples=300, deadline=None)
