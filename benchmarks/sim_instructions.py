@@ -1,8 +1,10 @@
 """What the simulator costs: compiling and running, beside the same NumPy calls written by hand.
 
 Run: `python benchmarks/sim_instructions.py`. Times are the best of several, in microseconds for
-each instruction; `ratio` is the run's time over that of the plain NumPy calls. "small" cases have
-one NumPy call an instruction on new tiles each round, "slices" has a new view in every instruction.
+each instruction; `ratio` is the run's time over that of the plain NumPy calls on the same tiles,
+`in order` over that of NumPy calls that also add in the order of the engines, first to last, where
+plain NumPy adds pairwise. "small" cases have one NumPy call an instruction on new tiles each round,
+"slices" has a new view in every instruction.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from nki_agent.nki.current.tracing import ArgumentSpec, trace_source
 from nki_agent.sim.execute import compile_program
 from nki_agent.sim.threads import use_one_thread
 
+REPEATS = 9
 HEAD = """
 import nki
 import nki.isa as nisa
@@ -73,19 +76,38 @@ SOFTMAX = """
         nisa.dma_copy(dst=o[rows, :], src=e)
     return o
 """
+RMSNORM = """
+    o = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in range(8):
+        rows = slice(i * 128, (i + 1) * 128)
+        t = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+        q = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+        s = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=x[rows, :])
+        nisa.activation(dst=q, op=nl.square, data=t, reduce_op=nl.add, reduce_res=s,
+                        reduce_cmd=nisa.reduce_cmd.reset_reduce)
+        nisa.tensor_scalar(dst=s, data=s, op0=nl.multiply, operand0=1.0 / 2048, op1=nl.add,
+                           operand1=1e-6)
+        nisa.activation(dst=s, op=nl.rsqrt, data=s)
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=s)
+        nisa.dma_copy(dst=o[rows, :], src=t)
+    return o
+"""
 MATMUL = """
-    o = nl.ndarray((512, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    o = nl.ndarray((512, 1024), dtype=nl.float32, buffer=nl.shared_hbm)
     for i in range(4):
-        p = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
-        for k in range(4):
-            a = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
-            b = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
-            nisa.dma_copy(dst=a, src=x[k * 128 : (k + 1) * 128, i * 128 : (i + 1) * 128])
-            nisa.dma_copy(dst=b, src=x[k * 128 : (k + 1) * 128, :])
-            nisa.nc_matmul(dst=p, stationary=a, moving=b)
-        r = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=r, src=p)
-        nisa.dma_copy(dst=o[i * 128 : (i + 1) * 128, :], src=r)
+        for j in range(2):
+            p = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+            for k in range(4):
+                rows = slice(k * 128, (k + 1) * 128)
+                a = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
+                b = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.dma_copy(dst=a, src=x[rows, i * 128 : (i + 1) * 128])
+                nisa.dma_copy(dst=b, src=x[rows, 512 + j * 512 : 1024 + j * 512])
+                nisa.nc_matmul(dst=p, stationary=a, moving=b)
+            r = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=r, src=p)
+            nisa.dma_copy(dst=o[i * 128 : (i + 1) * 128, j * 512 : (j + 1) * 512], src=r)
     return o
 """
 
@@ -99,6 +121,17 @@ class Case:
     shape: tuple[int, int]
     dtype: DType
     plain: Callable[[np.ndarray], None]
+    in_order: Callable[[np.ndarray], None] | None = None
+    """The same calls with sums from first to last, where `plain` has none."""
+
+
+def sum_pairwise(tile: np.ndarray) -> np.ndarray:
+    return tile.sum(axis=1, keepdims=True)
+
+
+def sum_in_order(tile: np.ndarray) -> np.ndarray:
+    """NumPy adds one row after the other where it reduces the first axis."""
+    return np.add.reduce(np.ascontiguousarray(tile.T), axis=0)[:, None]
 
 
 def plain_small(partitions: int, free: int) -> Callable[[np.ndarray], None]:
@@ -130,26 +163,52 @@ def plain_slices(count: int) -> Callable[[np.ndarray], None]:
     return run
 
 
-def plain_softmax(x: np.ndarray) -> None:
-    out = np.empty_like(x)
-    t = np.empty((128, 1024), np.float32)
-    for start in range(0, len(x), 128):
-        np.subtract(x[start : start + 128], x[start : start + 128].max(1, keepdims=True), t)
-        np.exp(t, t)
-        np.multiply(t, 1.0 / t.sum(1, keepdims=True), out[start : start + 128])
+def plain_softmax(
+    add: Callable[[np.ndarray], np.ndarray],
+) -> Callable[[np.ndarray], None]:
+    def run(x: np.ndarray) -> None:
+        out = np.empty_like(x)
+        t = np.empty((128, 1024), np.float32)
+        for start in range(0, len(x), 128):
+            t[...] = x[start : start + 128]
+            np.subtract(t, t.max(1, keepdims=True), t)
+            np.exp(t, t)
+            np.multiply(t, 1.0 / add(t), t)
+            out[start : start + 128] = t
+
+    return run
+
+
+def plain_rmsnorm(
+    add: Callable[[np.ndarray], np.ndarray],
+) -> Callable[[np.ndarray], None]:
+    def run(x: np.ndarray) -> None:
+        out = np.empty_like(x)
+        t, q = np.empty((2, 128, 2048), np.float32)
+        little = np.float32(1e-6)
+        for start in range(0, len(x), 128):
+            t[...] = x[start : start + 128]
+            np.multiply(t, t, q)
+            mean = add(q) * np.float32(1 / 2048) + little
+            np.multiply(t, 1.0 / np.sqrt(mean), t)
+            out[start : start + 128] = t
+
+    return run
 
 
 def plain_matmul(x: np.ndarray) -> None:
-    out = np.empty((512, 512), np.float32)
+    out = np.empty((512, 1024), np.float32)
     product, total = np.empty((2, 128, 512), np.float32)
     for i in range(4):
-        for k in range(4):
-            a = x[k * 128 : (k + 1) * 128, i * 128 : (i + 1) * 128].copy()
-            b = x[k * 128 : (k + 1) * 128, :].copy()
-            np.matmul(a.T, b, product if k else total)
-            if k:
-                np.add(total, product, total)
-        out[i * 128 : (i + 1) * 128] = total
+        for j in range(2):
+            for k in range(4):
+                rows = slice(k * 128, (k + 1) * 128)
+                a = x[rows, i * 128 : (i + 1) * 128].copy()
+                b = x[rows, 512 + j * 512 : 1024 + j * 512].copy()
+                np.matmul(a.T, b, product if k else total)
+                if k:
+                    np.add(total, product, total)
+            out[i * 128 : (i + 1) * 128, j * 512 : (j + 1) * 512] = total.copy()
 
 
 def make_cases() -> list[Case]:
@@ -181,10 +240,24 @@ def make_cases() -> list[Case]:
             body=SOFTMAX,
             shape=(1024, 1024),
             dtype=fp32,
-            plain=plain_softmax,
+            plain=plain_softmax(sum_pairwise),
+            in_order=plain_softmax(sum_in_order),
         ),
         Case(
-            name="matmul 512x512x512", body=MATMUL, shape=(512, 512), dtype=fp32, plain=plain_matmul
+            name="rmsnorm 1024x2048",
+            body=RMSNORM,
+            shape=(1024, 2048),
+            dtype=fp32,
+            plain=plain_rmsnorm(sum_pairwise),
+            in_order=plain_rmsnorm(sum_in_order),
+        ),
+        Case(
+            name="matmul 512x512x1024",
+            body=MATMUL,
+            shape=(512, 1536),
+            dtype=fp32,
+            plain=plain_matmul,
+            in_order=plain_matmul,
         ),
     ]
 
@@ -200,9 +273,9 @@ def best_seconds(run: Callable[[], object], repeats: int) -> float:
 
 def measure(case: Case) -> str:
     source = HEAD.format(arguments="x") + case.body
-    start = time.perf_counter()
-    reply = trace_source(source, [ArgumentSpec("x", case.shape, case.dtype)])
-    trace = time.perf_counter() - start
+    specs = [ArgumentSpec("x", case.shape, case.dtype)]
+    trace = best_seconds(lambda: trace_source(source, specs), 3)
+    reply = trace_source(source, specs)
     assert reply.program is not None, reply.findings
     program, chip = reply.program, load_chip(Target.TRN2)
     count = len(program.bodies[0])
@@ -210,18 +283,22 @@ def measure(case: Case) -> str:
     executable = compile_program(program, chip)
     values = rng_for(0, case.name).random(case.shape, np.float32)
     arrays = {"x": values.astype(case.dtype.numpy_dtype)}
-    run = best_seconds(lambda: executable.run(arrays, with_checks=False), 5)
-    plain = best_seconds(lambda: case.plain(values), 5)
+    run = best_seconds(lambda: executable.run(arrays, with_checks=False), REPEATS)
+    plain = best_seconds(lambda: case.plain(values), REPEATS)
+    ordered = "       -"
+    if (in_order := case.in_order) is not None:
+        ordered = f"{run / best_seconds(lambda: in_order(values), REPEATS):8.2f}"
     each = [1e6 * seconds / count for seconds in (trace, compiling, run, plain)]
     figures = " ".join(f"{figure:9.2f}" for figure in each)
-    return f"{case.name:22s} {count:8d} {figures} {run / plain:7.2f} {1e3 * run:10.2f}"
+    ratio = f"{run / plain:7.2f} {ordered}"
+    return f"{case.name:22s} {count:8d} {figures} {ratio} {1e3 * trace:8.2f} {1e3 * run:8.2f}"
 
 
 def main() -> None:
     use_one_thread()
     sys.stdout.write(
         f"{'case':22s} {'count':>8s} {'trace':>9s} {'compile':>9s} {'run':>9s} {'plain':>9s}"
-        f" {'ratio':>7s} {'ms a run':>10s}\n"
+        f" {'ratio':>7s} {'in order':>8s} {'trace ms':>8s} {'run ms':>8s}\n"
     )
     for case in make_cases():
         sys.stdout.write(measure(case) + "\n")
