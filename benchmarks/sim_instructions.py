@@ -126,12 +126,14 @@ class Case:
 
 
 def sum_pairwise(tile: np.ndarray) -> np.ndarray:
-    return tile.sum(axis=1, keepdims=True)
+    total: np.ndarray = tile.sum(axis=1, keepdims=True)
+    return total
 
 
 def sum_in_order(tile: np.ndarray) -> np.ndarray:
     """NumPy adds one row after the other where it reduces the first axis."""
-    return np.add.reduce(np.ascontiguousarray(tile.T), axis=0)[:, None]
+    total: np.ndarray = np.add.reduce(np.ascontiguousarray(tile.T), axis=0)
+    return total[:, None]
 
 
 def plain_small(partitions: int, free: int) -> Callable[[np.ndarray], None]:
