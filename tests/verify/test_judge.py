@@ -224,3 +224,14 @@ def test_compile_stops_before_data(judge: Judge, softmax: Task) -> None:
 def test_kernel_for_another_chip_is_judged_by_that_chip(softmax: Task) -> None:
     with Judge(target=Target.TRN3) as judge:
         assert judged(judge, softmax, SOFTMAX).target == "trn3"
+
+
+def test_collective_with_ranks_that_do_not_run_is_wrong(judge: Judge, softmax: Task) -> None:
+    call = "    ncc.all_reduce([out], [out], ncc.ReplicaGroup([[0, 1]]), nl.add)\n    return out\n"
+    source = SOFTMAX.replace(HEAD, HEAD + "import nki.collectives as ncc\n")
+    verdict = judged(judge, softmax, source.replace("    return out\n", call))
+    assert verdict.stage is Stage.WRONG
+    (finding,) = verdict.diagnostics
+    assert finding.code == "NK403"
+    assert "rank 1 of its ranks does not run" in finding.what
+    assert "a task is judged on one rank" in finding.hint

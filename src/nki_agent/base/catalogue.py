@@ -314,9 +314,9 @@ _ROWS = (
     ),
     CodeInfo(
         "NK403",
-        "Cores wait for each other for ever",
-        "A barrier or an exchange of one core has no partner on the other.",
-        "Let both cores reach the same barriers and exchanges in the same order.",
+        "Cores or ranks wait for each other for ever",
+        "A barrier, an exchange or a collective has no partner on another core or rank.",
+        "Let all of them reach the same barriers, exchanges and collectives in the same order.",
     ),
     CodeInfo(
         "NK404",

@@ -18,7 +18,7 @@ from nki_agent.isa.declaration import (
     Rule,
     any_of,
     option,
-    source,
+    update,
 )
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import ANY_HBM, Engine, Memory
@@ -86,6 +86,16 @@ def _one_memory(call: Call) -> Iterator[Diagnostic]:
         yield _finding(call, "number of tensors", got, "one source and one destination", hint)
 
 
+def _cast(call: Call, src: Operand, dst: Operand) -> Diagnostic:
+    return Diagnostic(
+        code="NK302",
+        what=f"dtype of `{dst.role}` of `{call.declaration.name}`",
+        got=dst.dtype.value,
+        limit=f"{src.dtype.value}, as `{src.role}`",
+        hint="collectives do not cast",
+    )
+
+
 def _sizes(first: str, second: str, factor: str) -> Rule:
     """Elements of each destination against its source: same, times or over the group's size."""
 
@@ -108,13 +118,7 @@ def _sizes(first: str, second: str, factor: str) -> Rule:
                     hint="check the shapes against the size of the replica group",
                 )
             if dst.dtype is not src.dtype:
-                yield Diagnostic(
-                    code="NK302",
-                    what=f"dtype of `{dst.role}` of `{call.declaration.name}`",
-                    got=dst.dtype.value,
-                    limit=f"{src.dtype.value}, as `{src.role}`",
-                    hint="collectives do not cast",
-                )
+                yield _cast(call, src, dst)
 
     return rule
 
@@ -168,9 +172,51 @@ def _metadata(call: Call) -> Iterator[Diagnostic]:
             limit=str(list(wanted)),
             hint="rows: send counts, send displacements, receive counts, receive displacements",
         )
+    yield from _one_tensor(call)
+    src, dst = _group(call, "srcs")[:1], _group(call, "dsts")[:1]
+    if src and dst and src[0].dtype is not dst[0].dtype:
+        yield _cast(call, src[0], dst[0])
+    if dst and not call.attribute("has_rdispls") and size and _elems(dst[0]) % size:
+        got = str(_elems(dst[0]))
+        hint = "each rank that sends has a slot of one size"
+        yield _finding(call, "elements of `dsts`", got, f"a multiple of the {size} ranks", hint)
+
+
+def _one_tensor(call: Call) -> Iterator[Diagnostic]:
     for name in ("srcs", "dsts"):
         if len(_group(call, name)) != 1:
             yield _finding(call, f"number of `{name}`", len(_group(call, name)), "1", "one tensor")
+
+
+def _even_split(call: Call) -> Iterator[Diagnostic]:
+    size = _group_size(call)
+    for operand in _group(call, "srcs"):
+        if size and _elems(operand) % size:
+            got, limit = _elems(operand), f"a multiple of the {size} ranks"
+            yield _finding(call, f"elements of `{operand.role}`", got, limit, "pad the tensor")
+
+
+def _tiles(call: Call) -> Iterator[Diagnostic]:
+    """In SBUF, tiles [P, F] whose sizes differ along the collective's dimension only."""
+    sources, results = _group(call, "srcs"), _group(call, "dsts")
+    if len(sources) != 1 or len(results) != 1 or sources[0].memory is not Memory.SBUF:
+        return
+    name, size = call.declaration.name, max(_group_size(call), 1)
+    found, limit = str(list(sources[0].shape)), "two dimensions"
+    if len(sources[0].shape) == len(("partitions", "free")):
+        wanted = list(sources[0].shape)
+        dim = 1 if name == "all_gather" and call.attribute("collective_dim") == 1 else 0
+        wanted[dim] *= size if name == "all_gather" else 1
+        wanted[dim] //= size if name == "reduce_scatter" else 1
+        found, limit = str(list(results[0].shape)), str(wanted)
+    if found != limit:
+        yield Diagnostic(
+            code="NK304",
+            what=f"shape of a tile in SBUF of `{name}`",
+            got=found,
+            limit=limit,
+            hint="tiles in SBUF are [P, F]; the destination's shape follows from `collective_dim`",
+        )
 
 
 _GROUP = option("replica_group", Kind.GROUPS)
@@ -197,7 +243,7 @@ def _lists(memories: tuple[Memory, ...]) -> tuple[Parameter, Parameter]:
 
 
 _VARIABLE = (
-    source("metadata_tensor", *REACH, dtypes=(DType.UINT32,)),
+    update("metadata_tensor", *REACH, dtypes=(DType.UINT32,)),
     option("recv_counts_known", Kind.FLAG, default=False),
     option("has_rdispls", Kind.FLAG, default=False),
 )
@@ -207,29 +253,30 @@ COLLECTIVE = (
     _declare(
         "all_reduce",
         (*_lists(REACH), _GROUP, _OP),
-        *(_replica_group, _one_memory, _sizes("srcs", "dsts", "same"), _REDUCES),
+        *(_replica_group, _one_memory, _sizes("srcs", "dsts", "same"), _tiles, _REDUCES),
     ),
     _declare(
         "all_gather",
         (*_lists(REACH), _GROUP, option("collective_dim", Kind.INT)),
-        *(_replica_group, _one_memory, _sizes("srcs", "dsts", "times"), _dim(0, 1)),
+        *(_replica_group, _one_memory, _sizes("srcs", "dsts", "times"), _dim(0, 1), _tiles),
     ),
     _declare(
         "reduce_scatter",
         (*_lists(REACH), _GROUP, option("collective_dim", Kind.INT), _OP),
-        *(_replica_group, _one_memory, _sizes("srcs", "dsts", "over"), _dim(0), _REDUCES),
+        *(_replica_group, _one_memory, _sizes("srcs", "dsts", "over"), _dim(0)),
+        *(_tiles, _REDUCES),
     ),
     _declare(
         "all_to_all",
         (*_lists(HBM), _GROUP, option("collective_dim", Kind.INT)),
-        *(_replica_group, _sizes("srcs", "dsts", "same"), _dim(0)),
+        *(_replica_group, _sizes("srcs", "dsts", "same"), _even_split, _dim(0)),
     ),
     _declare("all_gather_v", (*_lists(HBM), _GROUP, *_VARIABLE), _replica_group, _metadata),
     _declare("all_to_all_v", (*_lists(HBM), _GROUP, *_VARIABLE), _replica_group, _metadata),
     _declare(
         "collective_permute",
         (*_lists(HBM), option("source_target_pairs", Kind.GROUPS)),
-        *(_pairs, _sizes("srcs", "dsts", "same")),
+        *(_pairs, _one_tensor, _sizes("srcs", "dsts", "same")),
     ),
     _declare(
         "collective_permute_implicit",

@@ -17,6 +17,8 @@ from nki_agent.program.validate import read_positions, written_positions
 
 Part = tuple[int, Operand, bool, bool]
 """The operand's place, what of it is touched, whether that is read, whether it is written."""
+METADATA_ROWS_IN = 2
+"""Counts and displacements of what is sent."""
 MATMULS = ("nc_matmul", "nc_matmul_mx")
 """Their `dst` has a rule of its own for what it adds to."""
 
@@ -31,6 +33,9 @@ def parts_of(signature: Signature) -> Iterator[Part]:
         # A barrier names the tensor that the cores share; it moves none of it.
         reads = place in read and signature.op != "core_barrier"
         writes = place in written
+        if operand.role == "metadata_tensor":
+            yield from _metadata(signature, place, operand)
+            continue
         chosen = _chosen(signature, operand)
         if chosen is None:
             yield place, operand, reads, writes
@@ -38,6 +43,18 @@ def parts_of(signature: Signature) -> Iterator[Part]:
         # A partial write keeps the rest as it is, which is no read.
         for part in chosen:
             yield place, part, reads and not writes, writes
+
+
+def _metadata(signature: Signature, place: int, operand: Operand) -> Iterator[Part]:
+    """Rows 0 and 1 go in; row 2 "is never read as input" and comes out unless it is known.
+
+    Row 3, where there is one, is not looked at: a part begins where its operand does.
+    """
+    *outer, (stride, _), columns = operand.pattern.free
+    pattern = Pattern(operand.pattern.partition, (*outer, (stride, METADATA_ROWS_IN), columns))
+    yield place, msgspec.structs.replace(operand, pattern=pattern), True, False
+    if not signature.attribute("recv_counts_known"):
+        yield place, operand, False, True
 
 
 def _chosen(signature: Signature, operand: Operand) -> list[Operand] | None:

@@ -47,7 +47,7 @@ class KernelWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class Ready:
     """A traced kernel that can run, and the warnings of getting there."""
 
     executable: Executable
@@ -74,22 +74,22 @@ class Launcher:
     def __init__(self, *, is_eager: bool = False) -> None:
         """Nothing is kept yet."""
         self._is_eager = is_eager
-        self._kept: OrderedDict[Key, _Ready] = OrderedDict()
+        self._kept: OrderedDict[Key, Ready] = OrderedDict()
         self._lock = threading.RLock()
         self.num_traces = 0
 
     def launch(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a kernel on arrays; results come in the form of the arguments."""
         settings = read_settings()
-        arrays, specs = _bind(kernel, args, kwargs)
+        arrays, specs = bind_arguments(kernel, args, kwargs)
         with self._lock:
             ready = self._prepare(kernel, specs, arrays, settings)
-            _report(ready.findings)
+            report_findings(ready.findings)
             values = {name: np.ascontiguousarray(a.values) for name, a in arrays.items()}
             run = ready.executable.run(values)
-        _print(run)
-        _report(run.findings)
-        return _hand_back(run, arrays)
+        print_run(run)
+        report_findings(run.findings)
+        return hand_back(run, arrays)
 
     def _prepare(
         self,
@@ -97,13 +97,13 @@ class Launcher:
         specs: Sequence[ArgumentSpec],
         arrays: dict[str, ArrayArgument],
         settings: Settings,
-    ) -> _Ready:
+    ) -> Ready:
         key = None if self._is_eager else _key(kernel, specs, settings)
         ready = None if key is None else self._kept.get(key)
         if ready is None:
             self.num_traces += 1
             with watching(arrays, settings, is_on=self._is_eager):
-                ready = _trace(kernel, specs, settings)
+                ready = prepare_kernel(kernel, specs, settings)
         if key is not None:
             self._kept[key] = ready
             self._kept.move_to_end(key)
@@ -125,9 +125,10 @@ def _key(kernel: Kernel, specs: Sequence[ArgumentSpec], settings: Settings) -> K
     return (code, kernel.lnc, settings.target, settings.is_precise, tuple(arguments))
 
 
-def _bind(
+def bind_arguments(
     kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[dict[str, ArrayArgument], list[ArgumentSpec]]:
+    """The arrays of a call by parameter, and what a trace needs to know of all arguments."""
     bound = inspect.signature(kernel.function).bind(*args, **kwargs)
     bound.apply_defaults()
     arrays: dict[str, ArrayArgument] = {}
@@ -143,18 +144,20 @@ def _bind(
     return arrays, specs
 
 
-def _trace(kernel: Kernel, specs: Sequence[ArgumentSpec], settings: Settings) -> _Ready:
+def prepare_kernel(
+    kernel: Kernel, specs: Sequence[ArgumentSpec], settings: Settings, *, ranks: int = 1
+) -> Ready:
     """Trace, check and compile; a fault raises."""
     found = _require(_check_own_source(kernel, settings.target))
     reply = trace_function(kernel, specs, target=settings.target)
     found += _require(reply.findings)
     assert reply.program is not None
-    executable, warned = _make_executable(reply.program, settings)
-    return _Ready(executable, (*found, *warned))
+    executable, warned = _make_executable(reply.program, settings, ranks)
+    return Ready(executable, (*found, *warned))
 
 
 def _make_executable(
-    program: Program, settings: Settings
+    program: Program, settings: Settings, ranks: int
 ) -> tuple[Executable, tuple[Diagnostic, ...]]:
     """Check a Program as the judge does and compile it.
 
@@ -164,7 +167,7 @@ def _make_executable(
     chip = load_chip(settings.target)
     found = _require(check_program(program, chip))
     found += _require(place_program(program, chip)[1])
-    return compile_program(program, chip, is_precise=settings.is_precise), found
+    return compile_program(program, chip, is_precise=settings.is_precise, ranks=ranks), found
 
 
 def _check_own_source(kernel: Kernel, target: Target) -> list[Diagnostic]:
@@ -187,7 +190,7 @@ def _check_own_source(kernel: Kernel, target: Target) -> list[Diagnostic]:
     ]
 
 
-def _hand_back(run: RunResult, arrays: dict[str, ArrayArgument]) -> Any:
+def hand_back(run: RunResult, arrays: dict[str, ArrayArgument]) -> Any:
     """Update the caller's arrays, and give the results in the caller's form."""
     for name, updated in run.updated.items():
         arrays[name].values[...] = updated
@@ -196,10 +199,10 @@ def _hand_back(run: RunResult, arrays: dict[str, ArrayArgument]) -> Any:
     return results[0] if len(results) == 1 else results
 
 
-def _print(run: RunResult) -> None:
-    """What the kernel prints goes to the script's stdout."""
+def print_run(run: RunResult, *lead: str) -> None:
+    """What the kernel prints goes to the script's stdout, with `lead` in front."""
     for prefix, array in run.printed:
-        print(prefix, array)  # noqa: T201 - the kernel's own words
+        print(*lead, prefix, array)  # noqa: T201 - the kernel's own words
     if run.num_unprinted:
         text = f"note: {run.num_unprinted} more prints of the kernel are left out"
         print(text, file=sys.stderr)  # noqa: T201 - beside the script's own stderr
@@ -214,7 +217,8 @@ def _require(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return found
 
 
-def _report(findings: Iterable[Diagnostic]) -> None:
+def report_findings(findings: Iterable[Diagnostic]) -> None:
+    """Warn of each finding; the first error raises."""
     for finding in _require(findings):
         if finding.severity is Severity.WARNING:
             warnings.warn(str(finding), KernelWarning, stacklevel=4)

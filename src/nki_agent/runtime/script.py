@@ -14,6 +14,7 @@ from types import ModuleType
 from nki_agent.base.errors import NkiAgentError, UsageError
 from nki_agent.nki.current.modules import installed
 from nki_agent.runtime.launch import launching
+from nki_agent.runtime.ranks import launching_ranks
 from nki_agent.runtime.settings import SIMULATOR_VARIABLE, read_settings
 from nki_agent.runtime.simulator import simulator_installed
 
@@ -46,6 +47,7 @@ def run_script(path: Path, args: Sequence[str], *, is_eager: bool = False) -> in
             installed(target) as modules,
             simulator_installed(modules),
             launching(is_eager=is_eager),
+            launching_ranks(),
         ):
             exec(code, main.__dict__)
     except SystemExit as error:

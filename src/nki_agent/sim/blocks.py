@@ -1,12 +1,14 @@
-"""What a body compiles to: straight calls, loops around blocks, and places where cores meet."""
+"""What a body compiles to: straight calls, loops around blocks, and where cores or ranks meet."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nki_agent.isa.declaration import Call
 from nki_agent.program.records import Loop
 from nki_agent.sim.calls import Calls
+from nki_agent.sim.collective import Parcel
 from nki_agent.sim.moving import Moving
 from nki_agent.sim.sharing import Access, Watch
 from nki_agent.sim.site import Machine
@@ -62,7 +64,20 @@ class Swap:
     exchanges: tuple[Exchange, ...]
 
 
-Meeting = Barrier | Swap
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """A core waits here for the same core of the other ranks; `steps` as in `Straight`."""
+
+    number: int
+    """The instruction's number on its core; the same on every rank."""
+    call: Call
+    parcel: Parcel
+    accesses: tuple[Access, ...]
+    steps: int
+    stack: int
+
+
+Meeting = Barrier | Swap | Collective
 Block = tuple[Straight | Repeat | Meeting, ...]
 
 
@@ -86,6 +101,6 @@ def count_calls(block: Block) -> int:
                 total += len(part.calls.runs)
             case Repeat():
                 total += count_calls(part.body)
-            case Barrier() | Swap():
+            case Barrier() | Swap() | Collective():
                 total += 1
     return total

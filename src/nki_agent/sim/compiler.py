@@ -9,7 +9,7 @@ a loop adds to, is bound in the run.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import NoReturn
@@ -22,10 +22,19 @@ from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.declaration import Call
 from nki_agent.isa.table import TABLE
 from nki_agent.program.overlap import find_form
-from nki_agent.program.records import Guard, Instruction, Loop, Node, Program, Scope
+from nki_agent.program.records import (
+    DynamicKind,
+    Guard,
+    Instruction,
+    Loop,
+    Node,
+    Program,
+    Scope,
+)
 from nki_agent.program.validate import read_positions, written_positions
-from nki_agent.sim.blocks import Block, Core, Meeting, Repeat, Straight
+from nki_agent.sim.blocks import Block, Collective, Core, Meeting, Repeat, Straight
 from nki_agent.sim.calls import Calls, Checked
+from nki_agent.sim.collective import COLLECTIVES, Parcel
 from nki_agent.sim.forms import Form
 from nki_agent.sim.meeting import MEETINGS, add_meeting
 from nki_agent.sim.moves import MovingParts, make_moving
@@ -50,14 +59,18 @@ STEP_ELEMS = 2**14
 class Compiler:
     """One compilation; `compile` fills `cores` and `tenancy`."""
 
-    def __init__(self, program: Program, chip: ChipSpec, *, memory_bytes_max: int) -> None:
-        """Look at the whole Program."""
+    def __init__(
+        self, program: Program, chip: ChipSpec, *, memory_bytes_max: int, rank: int = 0
+    ) -> None:
+        """Look at the whole Program, which runs as this rank."""
         self.program = program
+        self.rank = rank
         self.order = find_order(program)
         self.spans = find_spans(program, self.order)
         self.forms = [Form.of(Call(TABLE[s.op], s, chip)) for s in program.signatures]
         self.undecided = find_undecided(program, self.order, self.forms)
         self.tenancy = Tenancy(program, self.order, self.spans, memory_bytes_max=memory_bytes_max)
+        self.twins = _find_twins(program)
         self.cores: list[Core] = []
 
     def compile(self) -> None:
@@ -108,7 +121,7 @@ class _CoreCompiler:
         self._started: dict[int, StartedElements] = {}
         self._plans: dict[object, Plan] = {}
         self._bounds: dict[object, Bound] = {}
-        self._machine = Machine(Sequencer(shared.program.registers))
+        self._machine = Machine(Sequencer(shared.program.registers, rank=shared.rank))
         self._watch = Watch(number, shared.spans.shared)
         self._moving: dict[int, Moving] = {}
         self._bound_forms = BoundForms()
@@ -167,11 +180,52 @@ class _CoreCompiler:
         index, self._next = self._next, self._next + 1
         form = self._forms[node.signature]
         draft.add_all(self._tenancy.open_new(node, form))
-        if node.detail is not None and node.detail.dynamic:
+        dynamic = node.detail.dynamic if node.detail is not None else ()
+        is_collective = form.call.signature.op in COLLECTIVES
+        if any(d.kind is not DynamicKind.SCALAR or not is_collective for d in dynamic):
             self._refuse(node, f"a run-time offset of `{form.call.declaration.name}`")
         draft.flush()
-        add_meeting(draft.parts, node, form, self._bind(node, Write.FRESH, None))
+        if is_collective:
+            draft.parts.append(self._make_collective(node, form, index))
+        else:
+            add_meeting(draft.parts, node, form, self._bind(node, Write.FRESH, None))
         self._close(node, index)
+
+    def _make_collective(self, node: Instruction, form: Form, index: int) -> Collective:
+        accesses = tuple(self._find_accesses([node])) if self._watch.tensors else ()
+        if _identity(node) in self._shared.twins:
+            # Both cores write the same values, and each waits for its own.
+            accesses = tuple(a for a in accesses if not a.is_write)
+        return Collective(
+            number=index - self._start,
+            call=form.call,
+            parcel=Parcel(self._make_finder(node, index)),
+            accesses=accesses,
+            steps=_count_steps(form),
+            stack=node.stack,
+        )
+
+    def _make_finder(self, node: Instruction, index: int) -> Callable[[], Bound]:
+        """What gives a collective's calls each time that it is met."""
+        if node.detail is None or not node.detail.dynamic:
+            bound = self._bind(node, Write.FRESH, None)
+            return lambda: bound
+        held: list[Bound] = []
+
+        def hold(bind: Binder) -> Binder:
+            def bind_later(offsets: Offsets) -> Bound:
+                held[:] = [bind(offsets)]
+                return (), (), None
+
+            return bind_later
+
+        moving = self._make_moving(node, index, hold)
+
+        def find() -> Bound:
+            moving.run()
+            return held[0]
+
+        return find
 
     def _close(self, node: Instruction, index: int) -> None:
         for tensor in node.tensors:
@@ -272,6 +326,12 @@ class _CoreCompiler:
 
     def _bind_moving(self, node: Instruction, index: int) -> Bound:
         """Bind it in each run."""
+        moving = self._make_moving(node, index)
+        return (moving.run,), ((),), ((moving.run_checked,), ((),))
+
+    def _make_moving(
+        self, node: Instruction, index: int, wrap: Callable[[Binder], Binder] | None = None
+    ) -> Moving:
         form = self._forms[node.signature]
 
         def make_binder(call: Call, places: Sequence[Place]) -> Binder:
@@ -280,16 +340,17 @@ class _CoreCompiler:
             if form.is_matmul:
                 return self._make_matmul_binder(node, call, places, kind)
             plan = self._find_plan(node, call, places, Write.FRESH, kind)
-            return self._bound_forms.remember(
+            bind = self._bound_forms.remember(
                 lambda offsets: plan.bind(places, offsets, node.immediates)
             )
+            return bind if wrap is None else wrap(bind)
 
         try:
             moving = make_moving(node, form, self._places(node), self._parts, make_binder)
         except KernelError as error:
             raise self._placed(node, error) from error
         self._moving[index - self._start] = moving
-        return (moving.run,), ((),), ((moving.run_checked,), ((),))
+        return moving
 
     def _make_matmul_binder(
         self, node: Instruction, call: Call, places: Sequence[Place], kind: object
@@ -356,6 +417,25 @@ class _CoreCompiler:
         """The error at the instruction's line."""
         where = self._program.stack(node.stack)
         return KernelError(msgspec.structs.replace(error.diagnostic, where=where))
+
+
+def _identity(node: Instruction) -> tuple[object, ...]:
+    return node.signature, node.tensors, node.offsets, node.detail
+
+
+def _find_twins(program: Program) -> set[tuple[object, ...]]:
+    """Collectives that every core of several carries out on the same bytes."""
+    if len(program.bodies) == 1 or not any(s.op in COLLECTIVES for s in program.signatures):
+        return set()
+    found = [
+        {_identity(i) for i in program.instructions(core) if _is_collective(program, i)}
+        for core in range(len(program.bodies))
+    ]
+    return set.intersection(*found)
+
+
+def _is_collective(program: Program, node: Instruction) -> bool:
+    return program.signatures[node.signature].op in COLLECTIVES
 
 
 def _count_steps(form: Form) -> int:

@@ -7,10 +7,12 @@ from typing import NamedTuple
 from nki_agent.isa.declaration import Call
 from nki_agent.isa.signature import Operand
 from nki_agent.program.records import Tensor
-from nki_agent.program.validate import read_positions
+from nki_agent.program.validate import read_positions, written_positions
 from nki_agent.sim.axes import merge_axes
 
 MATMULS = ("nc_matmul", "nc_matmul_mx")
+PARTIAL = ("all_gather_v", "all_to_all_v", "collective_permute")
+"""Only a run decides what they write of their destinations; the rest stays."""
 
 
 class Form(NamedTuple):
@@ -31,6 +33,8 @@ class Form(NamedTuple):
         if is_matmul and signature.attribute("accumulate") is not True:
             # Into a new tensor it overwrites.
             reads -= {0}
+        if signature.op in PARTIAL:
+            reads |= frozenset(written_positions(signature))
         return Form(call, operands, reads, is_matmul)
 
     def can_write_whole(self, position: int, tensor: Tensor) -> bool:

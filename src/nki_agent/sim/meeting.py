@@ -3,7 +3,7 @@
 Law: a core runs until it must wait. A barrier needs one of the other core on the same tensor, an
 exchange one with the same `pipe_id`. Exchanges that follow each other and touch different tensors
 are under way together, so their pipes may come in another order on the other core. Where no core
-can go on, the run ends with NK403.
+can go on, the run ends with NK403. Waits for other ranks are left to `ranks`.
 Not modelled: work of other engines that goes on behind a barrier; `sharing` finds what needs one.
 """
 
@@ -15,16 +15,19 @@ from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.base.errors import KernelError
 from nki_agent.program.records import Instruction, Program
 from nki_agent.program.validate import written_positions
-from nki_agent.sim.blocks import Barrier, Exchange, Meeting, Repeat, Straight, Swap
+from nki_agent.sim.blocks import Barrier, Collective, Exchange, Meeting, Repeat, Straight, Swap
 from nki_agent.sim.calls import run_all
+from nki_agent.sim.collective import COLLECTIVES
 from nki_agent.sim.control import receive
 from nki_agent.sim.forms import Form
 from nki_agent.sim.plan import Bound
 from nki_agent.sim.site import Machine
 
 BARRIER, EXCHANGE = "core_barrier", "sendrecv"
-MEETINGS = (BARRIER, EXCHANGE)
+MEETINGS = (BARRIER, EXCHANGE, *COLLECTIVES)
 Walk = Iterator[Meeting]
+Report = Callable[[int, Diagnostic], None]
+"""Takes a finding and the stack of its instruction."""
 
 
 def add_meeting(
@@ -75,7 +78,7 @@ def _is_apart(first: Exchange, second: Exchange) -> bool:
 
 
 class Meetings:
-    """The two cores of one run."""
+    """The cores of one rank in one run."""
 
     def __init__(
         self,
@@ -83,29 +86,30 @@ class Meetings:
         walks: Sequence[Walk],
         machines: Sequence[Machine],
         on_barrier: Callable[[int], None],
+        report: Report | None = None,
     ) -> None:
-        """`on_barrier` is told the tensor when both cores have come to a barrier."""
+        """`on_barrier` is told the tensor when both cores have come to a barrier.
+
+        With `report`, collectives are checked.
+        """
         self._program = program
         self._walks = walks
-        self._machines = machines
+        self.machines = machines
+        self.report = report
         self._on_barrier = on_barrier
-        self._waiting: list[Meeting | None] = [None] * len(walks)
+        self.waiting: list[Meeting | None] = [None] * len(walks)
+        """Where each core waits; None before it begins and after its end."""
         self._under_way: list[dict[object, Exchange]] = [{} for _ in walks]
 
-    def run(self) -> None:
-        """Run both cores to their ends; KernelError NK403 if they wait for ever."""
-        released: Sequence[int] = range(len(self._walks))
-        while True:
+    def go_on(self, released: Sequence[int]) -> None:
+        """Let cores go on until none can without another rank."""
+        while released:
             for core in released:
                 self._go_on(core)
-            if not any(self._waiting):
-                return
             released = self._release()
-            if not released:
-                raise KernelError(self._stuck())
 
     def _go_on(self, core: int) -> None:
-        meeting = self._waiting[core] = next(self._walks[core], None)
+        meeting = self.waiting[core] = next(self._walks[core], None)
         if isinstance(meeting, Swap):
             for exchange in meeting.exchanges:
                 run_all(exchange.sends)
@@ -115,7 +119,7 @@ class Meetings:
         """Let cores meet; those that need not wait any longer."""
         if len(self._walks) == 1:
             return []
-        first, second = self._waiting
+        first, second = self.waiting
         if isinstance(first, Barrier) and isinstance(second, Barrier):
             if first.tensor != second.tensor:
                 return []
@@ -125,7 +129,7 @@ class Meetings:
             self._exchange(self._under_way[0].pop(pipe), self._under_way[1].pop(pipe))
         return [
             core
-            for core, meeting in enumerate(self._waiting)
+            for core, meeting in enumerate(self.waiting)
             if isinstance(meeting, Swap) and not self._under_way[core]
         ]
 
@@ -137,8 +141,8 @@ class Meetings:
         if first.form != second.form:
             raise KernelError(self._unequal(pair))
         for core, mine in enumerate(pair):
-            sent = self._machines[mine.source].sequencer.sent[mine.pipe]  # type: ignore[index]
-            self._machines[core].sequencer.received[mine.pipe] = sent  # type: ignore[index]
+            sent = self.machines[mine.source].sequencer.sent[mine.pipe]  # type: ignore[index]
+            self.machines[core].sequencer.received[mine.pipe] = sent  # type: ignore[index]
         for mine in pair:
             run_all(mine.receives)
 
@@ -146,19 +150,17 @@ class Meetings:
         frames = self._program.stack(stack)
         return f" at {frames[-1]}" if frames else ""
 
-    def _stuck(self) -> Diagnostic:
-        core = 0 if self._waiting[0] is not None else 1
-        meeting = self._waiting[core]
+    def stuck(self) -> Diagnostic:
+        """Why cores wait for each other for ever."""
+        core = 0 if self.waiting[0] is not None else 1
+        meeting = self.waiting[core]
         assert meeting is not None
         what, stack = self._describe(meeting, core)
         others = [n for n in range(len(self._walks)) if n != core]
         if not others:
             other = "the kernel runs on one core"
-        elif (waiting := self._waiting[others[0]]) is None:
-            other = f"core {others[0]} has come to its end"
         else:
-            words, place = self._describe(waiting, others[0])
-            other = f"core {others[0]} waits in {words}{self._place(place)}"
+            other = f"core {others[0]} {self.describe_state(others[0])}"
         return Diagnostic(
             code="NK403",
             what=f"core {core} waits for ever in {what}, while {other}",
@@ -167,11 +169,21 @@ class Meetings:
             " the same `pipe_id`, in the same order",
         )
 
+    def describe_state(self, core: int) -> str:
+        """Where a core waits, or that it has come to its end."""
+        meeting = self.waiting[core]
+        if meeting is None:
+            return "has come to its end"
+        words, stack = self._describe(meeting, core)
+        return f"waits in {words}{self._place(stack)}"
+
     def _describe(self, meeting: Meeting, core: int) -> tuple[str, int]:
         match meeting:
             case Barrier():
                 name = self._program.tensors[meeting.tensor].name
                 return f"`core_barrier` on `{name}`", meeting.stack
+            case Collective():
+                return f"`{meeting.call.declaration.name}`", meeting.stack
             case Swap():
                 exchange = next(iter(self._under_way[core].values()))
                 return f"`sendrecv` with pipe_id {exchange.pipe}", exchange.stack

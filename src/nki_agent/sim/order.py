@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from nki_agent.program.records import Guard, Instruction, Loop, Node, Program, Scope
+from nki_agent.sim.forms import PARTIAL
 from nki_agent.sim.usage import NEVER, Usage, find_usage
 
 Path = tuple[int, ...]
@@ -27,13 +28,15 @@ class Order:
     """None where one core runs without loops."""
     has_offsets: bool = False
     """Whether some instruction has run-time offsets."""
+    has_partial: bool = False
+    """Whether some instruction writes a part of its destination that only a run decides."""
     loops: dict[int, tuple[int, int]] = field(default_factory=dict)
     """First instruction of each loop, and one past its last."""
 
     @property
     def is_run_dependent(self) -> bool:
         """Whether what an instruction writes, and whether it runs, may differ between runs."""
-        return self.paths is not None or self.has_offsets
+        return self.paths is not None or self.has_offsets or self.has_partial
 
     def core_of(self, index: int) -> int:
         """The core that runs an instruction."""
@@ -53,6 +56,7 @@ def find_order(program: Program) -> Order:
             order.starts.append(len(order.instructions))
             _add(order, order.paths, nodes, ())
     order.has_offsets = any(i.detail is not None for i in order.instructions)
+    order.has_partial = any(s.op in PARTIAL for s in program.signatures)
     return order
 
 

@@ -1,4 +1,4 @@
-"""Runs the compiled bodies of all cores once.
+"""Runs the compiled bodies of all cores of one rank, or of several ranks, once.
 
 Law: a loop's bounds are read when it begins; its index counts on whatever the body writes. A run
 takes so many steps at most, empty iterations included: it ends with NK111 at the line of a loop.
@@ -6,27 +6,26 @@ takes so many steps at most, empty iterations included: it ends with NK111 at th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.base.errors import KernelError
 from nki_agent.program.records import Loop, LoopKind, MovedRows, Program, Trips
-from nki_agent.sim.blocks import Barrier, Block, Core, Meeting, Repeat, Straight, Swap
+from nki_agent.sim.blocks import Barrier, Block, Collective, Core, Meeting, Repeat, Straight, Swap
 from nki_agent.sim.calls import run_checked, run_plain
-from nki_agent.sim.meeting import Meetings
+from nki_agent.sim.meeting import Meetings, Report
+from nki_agent.sim.ranks import Ranks
 from nki_agent.sim.sequencer import Sequencer
 from nki_agent.sim.sharing import SharedLog
 
 STEPS_MAX = 10_000_000
 """Instructions that a run may execute in loops; a large tile counts as several."""
-Report = Callable[[int, Diagnostic], None]
-"""Takes a finding and the stack of its instruction."""
 
 
 class Runner:
-    """One run."""
+    """One run of one rank."""
 
     def __init__(
         self,
@@ -50,11 +49,14 @@ class Runner:
             for moving in core.moving.values():
                 moving.reset()
 
-    def run(self) -> None:
-        """Run every core to its end; KernelError where an instruction cannot be carried out."""
+    def start(self) -> Meetings:
+        """The cores, about to begin."""
         walks = [self._walk(number, core.block) for number, core in enumerate(self._cores)]
         machines = [core.machine for core in self._cores]
-        Meetings(self._program, walks, machines, self._on_barrier).run()
+        return Meetings(self._program, walks, machines, self._on_barrier, self._report)
+
+    def finish(self) -> None:
+        """Report what only shows in the end."""
         if self._log is not None and self._report is not None:
             for stack, found in self._log.close_all():
                 self._report(stack, found)
@@ -85,8 +87,16 @@ class Runner:
                     self._run_straight(core, part)
                 case Repeat():
                     yield from self._repeat(core, part)
+                case Collective():
+                    self._count_collective(core, part)
+                    yield part
                 case Barrier() | Swap():
                     yield part
+
+    def _count_collective(self, core: int, part: Collective) -> None:
+        self._steps_left -= part.steps
+        if self._log is not None and part.accesses:
+            self._log.add_all(core, part.accesses)
 
     def _run_straight(self, core: int, part: Straight) -> None:
         if self._log is not None and part.accesses:
@@ -139,6 +149,13 @@ class Runner:
             hint="let the loop end: a `while_loop` needs a condition that becomes 0, a `fori_loop`"
             " bounds that are loaded right",
         )
+
+
+def run_together(program: Program, ranks: Sequence[Runner]) -> None:
+    """Run every rank to its end; KernelError where an instruction cannot be carried out."""
+    Ranks(program, [runner.start() for runner in ranks]).run()
+    for runner in ranks:
+        runner.finish()
 
 
 def _values(sequencer: Sequencer, loop: Loop) -> range:

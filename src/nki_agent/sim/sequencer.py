@@ -1,4 +1,4 @@
-"""Registers of one core's sequencers, and the tiles that it exchanges with the other core.
+"""Registers of one core's sequencers, and what it exchanges with other cores and ranks.
 
 Law: a register holds 32 bits, read as a signed number; reading one before it is written is an error
 of the kernel (NK207).
@@ -30,12 +30,16 @@ def wrap(value: int) -> int:
 class Sequencer:
     """What a core's sequencers hold; registers go by their ids, tiles by their pipes."""
 
-    def __init__(self, registers: Sequence[Register] = ()) -> None:
+    def __init__(self, registers: Sequence[Register] = (), *, rank: int = 0) -> None:
         """No register is written yet."""
+        self.rank = rank
         self._registers = registers
         self._values: dict[int, int] = {}
         self.sent: dict[int, Array] = {}
         self.received: dict[int, Array] = {}
+        self.outbox: list[Array] = []
+        """What goes into a collective, in order, and what comes out of it."""
+        self.inbox: list[Array] = []
 
     def reset(self) -> None:
         """Start over."""
@@ -44,6 +48,8 @@ class Sequencer:
         }
         self.sent.clear()
         self.received.clear()
+        self.outbox.clear()
+        self.inbox.clear()
 
     def get(self, number: int) -> int:
         """The value of a register; KernelError if nothing was written to it."""

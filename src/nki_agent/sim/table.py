@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from nki_agent.sim import (
     chance,
+    collective,
     control,
     gather,
     gpsimd,
@@ -27,6 +28,7 @@ HANDLERS: dict[str, Callable[[Site], None]] = {
     "affine_select": gpsimd.affine_select,
     "bn_aggr": reduction.bn_aggr,
     "bn_stats": reduction.bn_stats,
+    "collective_permute_implicit_current_processing_rank_id": collective.processing_rank_id,
     "core_barrier": control.core_barrier,
     "device_print": printing.device_print,
     "dma_compute": movement.dma_compute,
@@ -50,6 +52,7 @@ HANDLERS: dict[str, Callable[[Site], None]] = {
     "rand2": chance.rand2,
     "rand_get_state": chance.rand_get_state,
     "rand_set_state": chance.rand_set_state,
+    "rank_id": collective.rank_id,
     "range_select": reduction.range_select,
     "reciprocal": vector.reciprocal,
     "register_load": control.register_load,
@@ -71,5 +74,6 @@ HANDLERS: dict[str, Callable[[Site], None]] = {
     "tensor_tensor": vector.tensor_tensor,
     "tensor_tensor_scan": vector.tensor_tensor_scan,
     "topk": gather.topk,
+    **collective.COLLECTIVES,
 }
 """By the name in `isa.table.TABLE`."""

@@ -7,12 +7,13 @@ sandbox, so a kernel file cannot run itself there.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from nki_agent.nki.current.recorder import STATE, fail
 
 Launcher = Callable[["Kernel", tuple[Any, ...], dict[str, Any]], Any]
+RankLauncher = Callable[["Kernel", Sequence[Any]], list[Any]]
 LNC_CHOICES = (1, 2)
 
 
@@ -20,6 +21,8 @@ class _Runtime:
     """Where calls outside of a trace go."""
 
     launcher: Launcher | None = None
+    rank_launcher: RankLauncher | None = None
+    """For a launch on several ranks."""
 
 
 RUNTIME = _Runtime()
@@ -50,13 +53,22 @@ class Kernel:
                 )
             return self.function(*args, **kwargs)
         if RUNTIME.launcher is None:
-            fail(
-                "NK109",
-                f"kernel `{self.__name__}` is called at import time",
-                hint="a kernel file only defines kernels; call them from a script under"
-                " `nki-agent run`",
-            )
+            self._fail_at_import()
         return RUNTIME.launcher(self, args, kwargs)
+
+    def launch_ranks(self, arguments_by_rank: Sequence[Any]) -> list[Any]:
+        """Launch on several ranks at once; the results of each."""
+        if RUNTIME.rank_launcher is None or STATE.recorder is not None:
+            self._fail_at_import()
+        return RUNTIME.rank_launcher(self, arguments_by_rank)
+
+    def _fail_at_import(self) -> NoReturn:
+        fail(
+            "NK109",
+            f"kernel `{self.__name__}` is called at import time",
+            hint="a kernel file only defines kernels; call them from a script under"
+            " `nki-agent run`",
+        )
 
     def __getitem__(self, lnc: object) -> Kernel:
         """`kernel[2]`: the same kernel on two cores."""

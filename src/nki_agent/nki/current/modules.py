@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -42,14 +42,25 @@ class NkiValidationError(Exception):
     """The vendor's error class, for code that names it."""
 
 
-def simulate(kernel: Any) -> Callable[..., Any]:
+class Simulation:
+    """A kernel to be called with NumPy arrays or torch CPU tensors."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        """Nothing runs yet."""
+        self._kernel = kernel
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on one rank."""
+        return self._kernel(*args, **kwargs)
+
+    def ranks(self, arguments_by_rank: Sequence[Any]) -> list[Any]:
+        """Run on as many ranks as there are tuples of arguments; ours, not the vendor's."""
+        return self._kernel.launch_ranks(arguments_by_rank)
+
+
+def simulate(kernel: Any) -> Simulation:
     """`nki.simulate(kernel)`: a callable on NumPy arrays or torch CPU tensors."""
-    wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return wrapped(*args, **kwargs)
-
-    return run
+    return Simulation(kernel if isinstance(kernel, Kernel) else Kernel(kernel))
 
 
 def get_nc_version() -> values.Member:
