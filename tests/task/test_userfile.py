@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from pathlib import Path
 
@@ -49,3 +50,42 @@ def test_error_with_a_long_text_stays_on_one_line(tmp_path: Path) -> None:
     path.write_text("raise ValueError('one\\n  two')\n")
     with pytest.raises(TaskError, match="raised ValueError: one two"):
         read_user_file(path)
+
+
+READ = """
+import sys
+from pathlib import Path
+from nki_agent.task.userfile import read_user_file
+read_user_file(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("name", ["cuda", "colorsys"])
+def test_file_named_like_a_module_that_others_import_harms_nobody(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / f"{name}.py").write_text("raise RuntimeError('taken')\n")
+    (tmp_path / "task.py").write_text("import torch\nimport colorsys\n")
+    process = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            READ,
+            str(tmp_path / "task.py"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+
+
+def test_default_dtype_of_a_file_is_its_own(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    (tmp_path / "double.py").write_text("import torch\ntorch.set_default_dtype(torch.float64)\n")
+    (tmp_path / "plain.py").write_text("import torch\n")
+    double, plain = (read_user_file(tmp_path / f"{name}.py") for name in ("double", "plain"))
+    for user, dtype in ((double, torch.float64), (plain, torch.float32), (double, torch.float64)):
+        with user.running("the call"):
+            assert torch.ones(1).dtype is dtype
+        assert torch.get_default_dtype() is torch.float32

@@ -1,20 +1,23 @@
 """Reads and runs a task file: the user's own code, in this process.
 
-Law: the file sees its folder on `sys.path` only while its code runs, modules beside it are kept
-apart from those of other task files, and what it prints goes to stderr. Errors name the line of the
-user's file, never one of ours.
+Law: the file sees its folder on `sys.path` only while its code runs, after the standard library, so
+that a `select.py` beside it harms nobody; modules beside it are kept apart from those of other task
+files, as are PyTorch's default dtype and device; and what it prints goes to stderr. Errors name the
+line of the user's file, never one of ours.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from nki_agent.base.errors import TaskError
 from nki_agent.base.hashes import hash_files, hash_text, short_hash
@@ -30,14 +33,19 @@ class UserFile:
     source: str
     module: ModuleType
     siblings: dict[str, ModuleType] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """PyTorch's defaults as this file has set them."""
 
     @contextlib.contextmanager
     def running(self, doing: str) -> Iterator[None]:
         """Run user code: imports from its folder work, and what it raises becomes a TaskError."""
         folder = str(self.path.parent)
         before = set(sys.modules)
-        sys.path.insert(0, folder)
+        sys.path.insert(_first_package_folder(), folder)
         sys.modules.update(self.siblings)
+        outside = _read_defaults()
+        _set_defaults(self.defaults)
+        inside = _read_defaults()
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 yield
@@ -49,6 +57,9 @@ class UserFile:
             if folder in sys.path:
                 sys.path.remove(folder)
             self._keep_siblings(before)
+            found = _read_defaults()
+            self.defaults |= {k: v for k, v in found.items() if v != inside.get(k, v)}
+            _set_defaults(outside)
 
     def _keep_siblings(self, before: set[str]) -> None:
         """Take modules of the task's folder out of `sys.modules`, until the next run."""
@@ -97,9 +108,38 @@ def read_user_file(path: Path) -> UserFile:
     module.__spec__ = importlib.util.spec_from_file_location(name, full)
     sys.modules[name] = module
     user = UserFile(path=full, source=source, module=module)
+    _import_torch(source)
     with user.running("loading the file"):
         exec(code, module.__dict__)
     return user
+
+
+def _first_package_folder() -> int:
+    """The place on `sys.path` behind the standard library."""
+    packages = ("site-packages", "dist-packages")
+    return next((i for i, path in enumerate(sys.path) if path.endswith(packages)), len(sys.path))
+
+
+def _import_torch(source: str) -> None:
+    """Import what the file will, while its folder is not on the path: a `cuda.py` may lie in it."""
+    if "torch" in source:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("torch")
+
+
+def _read_defaults() -> dict[str, Any]:
+    """PyTorch's default dtype and device; nothing while it is not loaded."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "get_default_device"):
+        return {}
+    return {"dtype": torch.get_default_dtype(), "device": torch.get_default_device()}
+
+
+def _set_defaults(wanted: Mapping[str, Any]) -> None:
+    found = _read_defaults()
+    for name, value in wanted.items():
+        if value != found[name]:
+            getattr(sys.modules["torch"], f"set_default_{name}")(value)
 
 
 def _read_source(path: Path) -> str:
