@@ -3,16 +3,33 @@
 Law: a page holds nothing that the code does not say, so code and docs can't differ.
 """
 
+import re
 import sys
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from nki_agent.base.catalogue import CATALOGUE, CodeInfo
+from nki_agent.check.rules.nk118_deprecated import DEPRECATED
+from nki_agent.chip.spec import GENERATION
+from nki_agent.isa.table import TABLE
 from nki_agent.nki.current.modules import MODULES, SIGNATURES, signature_text
 from nki_agent.nki.current.names import NOT_MODELLED
+from nki_agent.sim.table import HANDLERS
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "reference"
 MARK = "<!-- Made by `make docs` from src/nki_agent/base/catalogue.py; don't edit. -->"
-COVERAGE_MARK = "<!-- Made by `make docs` from src/nki_agent/nki/current; don't edit. -->"
+COVERAGE_MARK = "<!-- Made by `make docs` from src/nki_agent and tests; don't edit. -->"
+COVERAGE_HEAD = """\
+An *instruction* is checked against its declaration, simulated, and has a cost; where not every
+target has it, those that do are named. A function of the *front end* becomes instructions, a view
+or a value while the kernel is traced. The tests are the files under `tests/` that say most of it."""
+ALIASES = {"nki": "nki", "nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
+TESTS_SHOWN_MAX = 3
+TEST_ROOMS = ("conformance", "sim", "nki", "isa")
+"""Rooms whose tests say most about what a function does, first to last; the others come after."""
+_CALL = re.compile(r"\b(?:nki|nisa|nl|ncc)\.\w+")
+_OP = re.compile(r"[\"'](\w+)[\"']")
 FAMILIES = {
     "1": "Source form",
     "2": "Memory and shapes",
@@ -46,21 +63,67 @@ def make_index() -> str:
 
 def make_coverage() -> str:
     """What of `nki` 0.6.0 is modelled, module by module."""
-    parts = ["# What of `nki` 0.6.0 is modelled", COVERAGE_MARK]
+    parts = ["# What of `nki` 0.6.0 is modelled", COVERAGE_MARK, COVERAGE_HEAD]
+    tests = find_tests()
     for module, names in MODULES.items():
         functions = sorted(n for n in names if f"{module}.{n}" in SIGNATURES)
         others = sorted(names - set(functions))
         missing = sorted(NOT_MODELLED.get(module, ()))
         parts.append(f"## `{module}`")
         if functions:
-            calls = (f"- `{signature_text(f'{module}.{name}')}`" for name in functions)
-            parts.append("\n".join(calls))
+            rows = ["| Function | Status | Tests |", "|---|---|---|"]
+            rows += [write_function(module, name, tests) for name in functions]
+            parts.append("\n".join(rows))
         if others:
             parts.append("Names: " + ", ".join(f"`{name}`" for name in others) + ".")
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
             parts.append(f"Not modelled, refused with [NK114](nk114.md): {listed}.")
     return "\n\n".join(parts) + "\n"
+
+
+def find_tests() -> dict[str, list[str]]:
+    """Files of tests by the function that they are about, as `nisa.iota`; the best first."""
+    found: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for path in sorted((ROOT / "tests").rglob("*")):
+        if path.suffix not in (".py", ".toml") or "cheats/kernels" in path.as_posix():
+            continue
+        # A line end inside of a test's string is no letter of the name after it.
+        text = path.read_text(encoding="utf-8").replace("\\n", " ")
+        file = path.relative_to(ROOT / "tests")
+        room = file.parts[0]
+        names = Counter(_CALL.findall(text))
+        if room in ("conformance", "sim"):
+            # Programs that a test builds name their instructions in quotes.
+            names += Counter(f"nisa.{name}" for name in _OP.findall(text) if name in TABLE)
+        rank = TEST_ROOMS.index(room) if room in TEST_ROOMS else len(TEST_ROOMS)
+        for name, count in names.items():
+            found[name].append((rank, -count, file.as_posix()))
+    return {name: [file for *_, file in sorted(places)] for name, places in found.items()}
+
+
+def write_function(module: str, name: str, tests: dict[str, list[str]]) -> str:
+    """A row of the coverage table."""
+    full = f"{module}.{name}"
+    call = signature_text(full).replace("|", "\\|")
+    files = tests.get(f"{ALIASES[module]}.{name}", [])
+    shown = ", ".join(f"`{file}`" for file in files[:TESTS_SHOWN_MAX])
+    return f"| `{call}` | {find_status(full)} | {shown} |"
+
+
+def find_status(full: str) -> str:
+    """What becomes of a call."""
+    name = full.rpartition(".")[2]
+    declaration = TABLE.get(name)
+    if declaration is not None and declaration.page == full:
+        first = declaration.first_generation
+        targets = [t.value for t, generation in GENERATION.items() if generation >= first]
+        assert name in HANDLERS
+        where = "" if len(targets) == len(GENERATION) else f" ({', '.join(targets)})"
+        status = f"instruction{where}"
+    else:
+        status = "front end"
+    return f"{status}, deprecated" if full in DEPRECATED else status
 
 
 def make_pages() -> dict[str, str]:
