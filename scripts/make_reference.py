@@ -23,7 +23,7 @@ COVERAGE_MARK = "<!-- Made by `make docs` from src/nki_agent and tests; don't ed
 COVERAGE_HEAD = """\
 An *instruction* is checked against its declaration, simulated, and has a cost; where not every
 target has it, those that do are named. A function of the *front end* becomes instructions, a view
-or a value while the kernel is traced. The tests are the files under `tests/` that say most of it."""
+or a value while the kernel is traced. The tests are the files under `tests/` that say most."""
 ALIASES = {"nki": "nki", "nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
 TESTS_SHOWN_MAX = 3
 TEST_ROOMS = ("conformance", "sim", "nki", "isa")
