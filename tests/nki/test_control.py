@@ -140,6 +140,13 @@ def test_two_cores_share_arguments_and_shared_tensors() -> None:
     [
         ("r = nisa.register_alloc(1)\nif r:\n    pass", "NK110", "truth"),
         ("r = nisa.register_alloc(1)\nrange(r)", "NK110", "index"),
+        ("r = nisa.register_alloc(1)\nif r == 1:\n    pass", "NK110", "comparison"),
+        ("r = nisa.register_alloc(1)\nif 1 != r:\n    pass", "NK110", "comparison"),
+        ("r = nisa.register_alloc(1)\nif r == r:\n    pass", "NK110", "comparison"),
+        ("r = nisa.register_alloc(1)\nif r < 3:\n    pass", "NK110", "comparison"),
+        ("r = nisa.register_alloc(1)\n2 * r", "NK110", "arithmetic"),
+        ("r = nisa.register_alloc(1)\nr += 1", "NK110", "arithmetic"),
+        ("r = nisa.register_alloc(1)\nr // 2", "NK110", "arithmetic"),
         ("nl.fori_loop(0, 4, lambda i: nisa.register_move(i, 3))", "NK308", "loop's own"),
         ("nl.fori_loop(0, 4, lambda i: 3)", "NK308", "None"),
         ("nl.fori_loop(0, 4, lambda i: None, step=0)", "NK308", "positive"),

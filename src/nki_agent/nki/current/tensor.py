@@ -13,6 +13,8 @@ import numpy as np
 from nki_agent.nki.current.layout import Layout
 from nki_agent.nki.current.recorder import STATE, fail
 
+NUMBERS = (int, float, np.generic, np.ndarray)
+
 
 class NkiTensor(Layout):
     """A view of a tensor in HBM, SBUF or PSUM."""
@@ -64,6 +66,14 @@ class NkiTensor(Layout):
     def __array_ufunc__(self, *args: object, **kwargs: object) -> NoReturn:
         """Refused."""
         self._no_value("NumPy function")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same view; its values compare with nothing while tracing."""
+        if isinstance(other, NUMBERS):
+            _operator("==", "nl.equal(x, y)")(self, other)
+        return self is other
+
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         """Name, shape, dtype and memory, and the value where there is one."""
