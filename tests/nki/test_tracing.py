@@ -9,6 +9,7 @@ import pytest
 
 from nki_agent.chip.spec import Target
 from nki_agent.isa.dtype import DType
+from nki_agent.nki.current import recorder
 from nki_agent.nki.current.tracing import ArgumentSpec, TraceRequest, trace, trace_source
 from nki_agent.program.records import Access
 from nki_agent.program.stored import encode_program
@@ -142,3 +143,21 @@ def test_equal_kernels_have_equal_bytes_in_another_process() -> None:
 def test_print_in_a_kernel_goes_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
     trace_source(body("print('hello')\n" + OUT + "return out"), [f32("x", 4, 4)])
     assert capsys.readouterr().out == ""
+
+
+def test_a_program_that_grows_too_large_names_the_line_that_made_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorder, "INSTRUCTIONS_MAX", 40)
+    lines = """
+    t = nl.load(x)
+    for i in range(30):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+    for i in range(20):
+        nisa.activation(dst=t, op=nl.exp, data=t)
+    return t
+    """
+    finding = refused(body(lines), [f32("x", 4, 4)])
+    assert finding.code == "NK111"
+    assert "more than 40 instructions, 30 of them from the loop" in finding.what
+    assert "tensor_scalar" in body(lines).split("\n")[finding.where[-1].line - 1]

@@ -117,6 +117,8 @@ def _source(declaration: Declaration, arguments: list[str]) -> str:
         f"        return slow(DECLARATION, ({values},), getframe(1))",
         *_binding_lines(declaration),
         "    n = r.num_instructions",
+        "    if n >= r.instructions_max:",
+        "        r.stop_too_large()",
         "    r.num_instructions = n + 1",
         "    return H(n)",
     ]
@@ -300,6 +302,8 @@ def _record_slowly(
             detail,
         )
     )
+    if recorder.num_instructions >= recorder.instructions_max:
+        recorder.stop_too_large()
     recorder.num_instructions += 1
     return NkiInstruction(recorder.num_instructions - 1)
 

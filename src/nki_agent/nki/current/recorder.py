@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -44,6 +45,7 @@ from nki_agent.program.records import (
     Tensor,
     walk,
 )
+from nki_agent.program.structure import INSTRUCTIONS_MAX
 
 _OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
 _IMPORT_MACHINERY = "<frozen "
@@ -115,6 +117,7 @@ class Recorder:
         """Numbers of the open loops, outermost first."""
         self.no_reorder = False
         self.num_instructions = 0
+        self.instructions_max = INSTRUCTIONS_MAX
         self._bodies: list[list[Node]] = []
         self._outer: list[list[Node]] = []
         self._num_loops = 0
@@ -140,6 +143,21 @@ class Recorder:
         self._bodies.append(self.body)
         self._outer = []
         self._num_shared = 0
+
+    def stop_too_large(self) -> NoReturn:
+        """End a trace that has become too large, at the line that made most of it."""
+        nodes = [n for body in (*self._outer, self.body) for n in walk(tuple(body))]
+        stack, count = Counter(node.stack for node in nodes).most_common(1)[0]
+        sites, stacks = list(self._sites), list(self._stacks)
+        raise KernelError(
+            Diagnostic(
+                code="NK111",
+                what=f"the traced Program is too large: it has more than {self.instructions_max}"
+                f" instructions, {count} of them from the loop around this line",
+                hint="use larger tiles, or `nl.fori_loop`, whose body is traced once",
+                where=tuple(sites[site] for site in stacks[stack]),
+            )
+        )
 
     def open_body(self) -> None:
         """Collect what follows in a list of its own."""
