@@ -10,7 +10,7 @@ from typing import NoReturn
 from nki_agent.nki.current.recorder import STATE, fail
 
 HINT = (
-    "use `nl.fori_loop` or `nl.while_loop`, and registers as `scalar_offset`; compute in an int32"
+    "use `nl.fori_loop` or `nl.while_loop`, and registers as `x.ap(pattern, scalar_offset=register)`; compute in an int32"
     " tile and load it with `nisa.register_load`"
 )
 
