@@ -109,7 +109,9 @@ def test_show_lists_instructions_with_their_lines(tmp_path: Path) -> None:
     assert "kernel.py:13" in called.out
     short = judge("show", tmp_path, RIGHT, "--limit", 1).out
     assert short.splitlines()[-1] == "... 5 more"
-    assert judge("show", tmp_path, RIGHT, "--json").document == called.out.splitlines()
+    rows = judge("show", tmp_path, RIGHT, "--json").document
+    assert [row["number"] for row in rows] == list(range(6))
+    assert all(row["text"] in called.out for row in rows)
 
 
 def test_profile_says_what_bounds_it_and_writes_a_trace(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from nki_agent.cli.inputs import (
 from nki_agent.cli.outcome import report_unfit
 from nki_agent.cli.screen import show as print_data
 from nki_agent.cli.screen import show_json
-from nki_agent.program.listing import list_program
+from nki_agent.program.listing import list_program, list_rows
 from nki_agent.verify.judge import Judge
 
 
@@ -42,12 +42,11 @@ def show(
     if result.program is None:
         assert result.stage is not None
         return report_unfit(result.stage, result.diagnostics, as_json=as_json)
-    lines = list_program(result.program, limit=limit)
     if as_json:
-        show_json(tuple(lines))
-    else:
-        for line in lines:
-            print_data(line)
+        show_json(tuple(list_rows(result.program, limit=limit)))
+        return ExitCode.RIGHT
+    for line in list_program(result.program, limit=limit):
+        print_data(line)
     return ExitCode.RIGHT
 
 

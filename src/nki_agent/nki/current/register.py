@@ -10,8 +10,8 @@ from typing import NoReturn
 from nki_agent.nki.current.recorder import STATE, fail
 
 HINT = (
-    "use `nl.fori_loop` or `nl.while_loop`, and registers as `x.ap(pattern, scalar_offset=register)`; compute in an int32"
-    " tile and load it with `nisa.register_load`"
+    "use `nl.fori_loop` or `nl.while_loop`, and a register as the `scalar_offset` of `x.ap(...)`;"
+    " compute in an int32 tile and load it with `nisa.register_load`"
 )
 
 
