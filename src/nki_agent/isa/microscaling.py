@@ -147,6 +147,21 @@ def _scale_shapes(call: Call) -> Iterator[Diagnostic]:
         yield from _scale_rows(call, role, f"{role}_scale")
 
 
+def _row_tiles_only(call: Call) -> Iterator[Diagnostic]:
+    position, size = call.attribute("tile_position"), call.attribute("tile_size")
+    whole = call.chip.matmul_stationary_free_max
+    column = position[-1] if isinstance(position, tuple) and position else 0
+    columns = size[-1] if isinstance(size, tuple) and size else whole
+    if column != 0 or columns != whole:
+        yield Diagnostic(
+            code="NK308",
+            what="`tile_position` and `tile_size` of `nc_matmul_mx`",
+            got=f"{position} and {size}",
+            limit=f"(row, 0) and (rows, {whole})",
+            hint="MX products have row tiles only",
+        )
+
+
 def _cycles(call: Call, _engine: Engine) -> float:
     rows = call.get("stationary").pattern.free_elems
     columns = call.get("moving").pattern.free_elems
@@ -180,7 +195,7 @@ MICROSCALING = (
             option("accumulate", Kind.FLAG, default=None),
         ),
         engines=any_of(Engine.TENSOR),
-        rules=(_matmul_shapes, _scale_shapes, tiling),
+        rules=(_matmul_shapes, _scale_shapes, _row_tiles_only, tiling),
         cycles=_cycles,
         page="nki.isa.nc_matmul_mx",
         first_generation=GEN4,

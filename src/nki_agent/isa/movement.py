@@ -23,6 +23,7 @@ from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import ANY_HBM, ON_CHIP, DgeMode, Engine, Memory, OobMode
 from nki_agent.isa.passes import per_element, streaming
 from nki_agent.isa.rules import (
+    not_both_psum,
     not_on_generation,
     reduction_op,
     same_dtype,
@@ -30,6 +31,7 @@ from nki_agent.isa.rules import (
     same_free,
     same_partitions,
 )
+from nki_agent.isa.signature import Operand
 
 DMA_REACH = (Memory.SBUF, *ANY_HBM)
 PREDICATES = (DType.UINT8, DType.UINT16, DType.UINT32)
@@ -37,6 +39,12 @@ TRANSPOSE_BYTES = 2
 TRANSPOSE_AXES: dict[int, tuple[int, ...]] = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 GEN3 = 3
 SOURCES_MAX = 16
+PRIORITY_MAX = 3
+BLOCK = 16
+"""Rows that one hardware or gathering transpose takes."""
+BLOCK_PARTS = (1, 2, 4, 8, 16)
+TRANSPOSE_COLUMNS_MAX = 128
+INDEX_ROWS_MAX = 128
 
 
 def _copy_engines(call: Call) -> tuple[Engine, ...]:
@@ -52,6 +60,90 @@ def _copy_engines(call: Call) -> tuple[Engine, ...]:
 def _fill_engines(call: Call) -> tuple[Engine, ...]:
     on_psum = call.get("dst").memory is Memory.PSUM
     return (Engine.VECTOR,) if on_psum else (Engine.VECTOR, Engine.GPSIMD)
+
+
+def _dma_engines(call: Call) -> tuple[Engine, ...]:
+    by_hardware = call.attribute("dge_mode") == DgeMode.HWDGE
+    return (Engine.DMA, Engine.SYNC, Engine.SCALAR) if by_hardware else (Engine.DMA,)
+
+
+def _finding(call: Call, what: str, got: object, limit: object, hint: str) -> Diagnostic:
+    what = f"{what} of `{call.declaration.name}`"
+    return Diagnostic(code="NK308", what=what, got=str(got), limit=str(limit), hint=hint)
+
+
+def _priority(call: Call) -> Iterator[Diagnostic]:
+    value = call.attribute("priority")
+    if value is not None and value not in range(PRIORITY_MAX + 1):
+        yield _finding(call, "`priority`", value, f"0 to {PRIORITY_MAX}", "0 is the most urgent")
+
+
+def _offsets(call: Call) -> list[Operand]:
+    return [o for o in call.signature.operands if o.role.endswith(OFFSET_SUFFIX)]
+
+
+def _gathers(call: Call) -> bool:
+    """Whether an operand's rows are named by a tile of indices."""
+    return any(o.pattern.partitions > 1 for o in _offsets(call))
+
+
+def _copy_mode(call: Call) -> Iterator[Diagnostic]:
+    mode = call.attribute("dge_mode")
+    hint = "leave `dge_mode` out"
+    if mode == DgeMode.NONE and _offsets(call):
+        yield _finding(call, "`dge_mode` with a run-time offset", mode, "swdge or hwdge", hint)
+    if mode == DgeMode.HWDGE and _gathers(call):
+        yield _finding(call, "`dge_mode` with a tile of indices", mode, "swdge", hint)
+
+
+def _transpose_mode(call: Call) -> Iterator[Diagnostic]:
+    mode, gathers = call.attribute("dge_mode"), _gathers(call)
+    allowed = DgeMode.SWDGE if gathers else DgeMode.HWDGE
+    if mode not in (DgeMode.UNKNOWN, allowed):
+        limit = f"unknown or {allowed}"
+        yield _finding(call, "`dge_mode`", mode, limit, "leave `dge_mode` out")
+    elif gathers:
+        yield from _gathering_transpose(call)
+    elif mode == DgeMode.HWDGE:
+        yield from _hardware_transpose(call)
+
+
+def _hardware_transpose(call: Call) -> Iterator[Diagnostic]:
+    """2-D sources: the isa page says 16 rows, the notes of 0.6.0 a part of 16; parts are taken."""
+    shape = call.get("src").shape
+    rows = shape[0] * shape[-2] if len(shape) > len("2d") else BLOCK
+    fits = shape[0] in BLOCK_PARTS and rows % BLOCK == 0 and shape[-1] <= TRANSPOSE_COLUMNS_MAX
+    if not fits:
+        limit = "first size 1, 2, 4, 8 or 16, times the last but one a multiple of 16; last at most"
+        yield _finding(
+            call,
+            "shape of `src` with dge_mode=hwdge",
+            list(shape),
+            f"{limit} {TRANSPOSE_COLUMNS_MAX}",
+            "leave `dge_mode` out",
+        )
+
+
+def _gathering_transpose(call: Call) -> Iterator[Diagnostic]:
+    if call.chip.generation < GEN3:
+        yield not_on_generation("`dma_transpose` of rows named by indices", GEN3, call)
+    shape, index = call.get("src").shape, _offsets(call)[0]
+    if shape[0] % BLOCK or shape[-1] > TRANSPOSE_COLUMNS_MAX:
+        limit = f"a multiple of {BLOCK} rows, at most {TRANSPOSE_COLUMNS_MAX} columns"
+        hint = "gather with `nisa.dma_copy`, then transpose"
+        yield _finding(call, "shape of `src` with indices", list(shape), limit, hint)
+    if index.dtype is not DType.UINT32:
+        yield Diagnostic(
+            code="NK302",
+            what="dtype of the indices of `dma_transpose`",
+            got=index.dtype.value,
+            limit="uint32",
+            hint="copy the indices into a uint32 tile with `nisa.tensor_copy`",
+        )
+    if index.pattern.partitions % BLOCK or index.pattern.partitions > INDEX_ROWS_MAX:
+        limit = f"a multiple of {BLOCK} up to {INDEX_ROWS_MAX}"
+        found = index.pattern.partitions
+        yield _finding(call, "number of indices", found, limit, "pad the indices")
 
 
 def _dge(call: Call) -> Iterator[Diagnostic]:
@@ -171,8 +263,8 @@ MOVEMENT = (
             option("dge_mode", Kind.ENUM, DgeMode.UNKNOWN, choices=DgeMode),
             engine_option(),
         ),
-        engines=any_of(Engine.DMA, Engine.SYNC, Engine.SCALAR, Engine.GPSIMD),
-        rules=(same_elements("dst", "src"), _dge),
+        engines=_dma_engines,
+        rules=(same_elements("dst", "src"), _priority, _copy_mode, _dge),
         cycles=None,
         page="nki.isa.dma_copy",
     ),
@@ -187,7 +279,14 @@ MOVEMENT = (
             option("oob_mode", Kind.ENUM, OobMode.ERROR, choices=OobMode),
         ),
         engines=any_of(Engine.DMA),
-        rules=(_transpose_dtype, same_dtype("dst", "src"), _transpose_shape, _dge),
+        rules=(
+            _transpose_dtype,
+            same_dtype("dst", "src"),
+            _transpose_shape,
+            _priority,
+            _transpose_mode,
+            _dge,
+        ),
         cycles=None,
         page="nki.isa.dma_transpose",
     ),
@@ -235,6 +334,7 @@ MOVEMENT = (
             same_partitions("dst", "src", "predicate"),
             same_free("dst", "src", "predicate"),
             same_dtype("dst", "src"),
+            not_both_psum("src", "predicate"),
         ),
         cycles=per_element("dst", 2.0),
         page="nki.isa.tensor_copy_predicated",

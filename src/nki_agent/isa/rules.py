@@ -268,6 +268,41 @@ def one_family(*names: str) -> Rule:
     return rule
 
 
+def arithmetic(*names: str) -> Rule:
+    """None of the named operators is a bitwise one."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        for name in names:
+            value = call.attribute(name)
+            if value is not None and ALU_OPS[str(value)].family is Family.BITVEC:
+                yield Diagnostic(
+                    code="NK307",
+                    what=f"`{name}` of `{call.declaration.name}`",
+                    got=f"nl.{value}",
+                    limit="an arithmetic operator",
+                    hint="bitwise operators run in `nisa.tensor_tensor` and `nisa.tensor_scalar`",
+                )
+
+    return rule
+
+
+def dims_at_most(role: str, limit: int) -> Rule:
+    """The operand has at most so many dimensions, the partition dimension included."""
+
+    def rule(call: Call) -> Iterator[Diagnostic]:
+        operand = call.find(role)
+        if operand is not None and len(operand.shape) > limit:
+            yield Diagnostic(
+                code="NK305",
+                what=f"dimensions of {_name(call, role)}",
+                got=str(len(operand.shape)),
+                limit=str(limit),
+                hint="merge the free dimensions with `reshape`",
+            )
+
+    return rule
+
+
 def _integers_only(call: Call) -> Iterator[Diagnostic]:
     for operand in call.signature.operands:
         if operand.dtype.is_float:
@@ -376,6 +411,11 @@ def tiling(call: Call) -> Iterator[Diagnostic]:
         yield _tile_finding(call, f"{position} and {size}", limit)
     elif stationary.partitions > rows or row + rows > call.chip.partitions:
         yield _tile_finding(call, f"K={stationary.partitions} at row {row}", f"at most {rows} rows")
+    elif columns < call.chip.matmul_stationary_free_max and stationary.free_elems > columns:
+        got = f"M={stationary.free_elems}"
+        yield _tile_finding(call, got, f"at most {columns} columns")
+    elif column + columns > call.chip.matmul_stationary_free_max:
+        yield _tile_finding(call, f"column {column}", f"{columns} columns inside of the array")
 
 
 def _tile_finding(call: Call, got: str, limit: str) -> Diagnostic:

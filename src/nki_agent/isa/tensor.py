@@ -65,6 +65,15 @@ def _double_row(call: Call) -> Iterator[Diagnostic]:
         return
     if call.chip.generation < GEN3:
         yield not_on_generation("`perf_mode=double_row`", GEN3, call)
+    size = call.attribute("tile_size")
+    if isinstance(size, tuple) and size and size[-1] != call.chip.matmul_stationary_free_max:
+        yield Diagnostic(
+            code="NK308",
+            what="`tile_size` of `nc_matmul` with perf_mode=double_row",
+            got=str(size),
+            limit=f"(rows, {call.chip.matmul_stationary_free_max})",
+            hint="double_row cannot be combined with column tiles",
+        )
     for role in ("stationary", "moving"):
         operand = call.get(role)
         if (

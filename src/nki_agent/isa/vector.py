@@ -19,11 +19,13 @@ from nki_agent.isa.declaration import (
 )
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import ON_CHIP, Engine, Memory, ReduceCommand
-from nki_agent.isa.ops import ALU_OPS
+from nki_agent.isa.ops import ALU_OPS, Family
 from nki_agent.isa.passes import per_element, streaming, two_inputs
 from nki_agent.isa.rules import (
+    arithmetic,
     binary_op,
     columns,
+    dims_at_most,
     free_at_most,
     not_both_psum,
     one_family,
@@ -39,10 +41,18 @@ INDICES = (DType.UINT16, DType.UINT32)
 COMPARE = ("equal", "less", "less_equal", "greater", "greater_equal")
 FLOAT32_LOWEST = -3.4028234663852886e38
 SCALAR_ENGINE_PAIRS = {("multiply", "add"), ("multiply", None), ("add", None)}
-CUMULATIVE = tuple(
-    d for d in DType if d not in (DType.INT32, DType.UINT32, DType.TFLOAT32) and not d.is_packed
-)
 WORD_INTS = (DType.INT32, DType.UINT32)
+_FP8 = (DType.FLOAT8_E4M3, DType.FLOAT8_E5M2)
+_HALF = (DType.FLOAT16, DType.BFLOAT16)
+CUMULATIVE = (*_FP8, DType.FLOAT8_E4M3FN, *_HALF, DType.FLOAT32, *PREDICATES)
+FLOATS = tuple(d for d in DType if d.is_float)
+SELECTED = tuple(d for d in DType if d not in (DType.TFLOAT32, *WORD_INTS) and not d.is_packed)
+EXP_SRC = (*_FP8, *_HALF, DType.FLOAT32, *PREDICATES, *WORD_INTS)
+EXP_RES = (*_FP8, *_HALF, DType.FLOAT32, DType.TFLOAT32)
+EXP_DST = (*EXP_RES, *PREDICATES, DType.INT32)
+EXACT_INDICES = 2**24
+"""Indices of `range_select` are compared in float32: larger ones are not exact."""
+MAX8_DIMS = 3
 GEN3 = 3
 BN_STATS_FIELDS = 6
 BN_AGGR_FIELDS = 2
@@ -184,29 +194,40 @@ def _bn_groups(call: Call) -> Iterator[Diagnostic]:
         )
 
 
+def _misused(call: Call, what: str, got: object, limit: object, hint: str) -> Diagnostic:
+    what = f"{what} of `{call.declaration.name}`"
+    return Diagnostic(code="NK308", what=what, got=str(got), limit=str(limit), hint=hint)
+
+
 def _false_is_lowest(call: Call) -> Iterator[Diagnostic]:
     value = call.attribute("on_false_value")
     if value != FLOAT32_LOWEST:
-        yield Diagnostic(
-            code="NK308",
-            what="`on_false_value` of `range_select`",
-            got=str(value),
-            limit="the lowest float32",
-            hint="leave it out",
-        )
+        yield _misused(call, "`on_false_value`", value, "the lowest float32", "leave it out")
+
+
+def _exact_indices(call: Call) -> Iterator[Diagnostic]:
+    first = call.attribute("range_start")
+    assert isinstance(first, int | float)
+    end = first + call.get("on_true_tile").pattern.free_elems
+    if not -EXACT_INDICES <= first <= end <= EXACT_INDICES:
+        got = f"{first}, so the last index is {end - 1}"
+        hint = "indices are compared in float32; subtract the start from the bounds instead"
+        yield _misused(call, "`range_start`", got, "indices below 2**24", hint)
+
+
+def _negates_numbers(call: Call) -> Iterator[Diagnostic]:
+    op = ALU_OPS[str(call.attribute("op"))]
+    if call.attribute("negate") and op.family is Family.BITVEC:
+        hint = "only arithmetic reductions can be negated"
+        yield _misused(call, f"`negate` with nl.{op.name}", "True", "False", hint)
 
 
 def _commands(*allowed: ReduceCommand) -> Rule:
     def rule(call: Call) -> Iterator[Diagnostic]:
         value = call.attribute("reduce_cmd")
         if value not in allowed:
-            yield Diagnostic(
-                code="NK308",
-                what=f"`reduce_cmd` of `{call.declaration.name}`",
-                got=str(value),
-                limit=" or ".join(allowed),
-                hint="use reset_reduce for a single tile",
-            )
+            hint = "use reset_reduce for a single tile"
+            yield _misused(call, "`reduce_cmd`", value, " or ".join(allowed), hint)
 
     return rule
 
@@ -224,7 +245,6 @@ def _load_has_value(name: str) -> Rule:
     return rule
 
 
-_ALL = tuple(ReduceCommand)
 _R = ReduceCommand
 
 _ELEMENTWISE = (
@@ -293,6 +313,7 @@ _ELEMENTWISE = (
             same_free("dst", "data", "operand1"),
             columns("operand0"),
             not_both_psum("data", "operand1"),
+            arithmetic("op0", "op1"),
             binary_op("op1"),
             one_family("op0", "op1"),
             ops_available("op0", "op1"),
@@ -326,6 +347,7 @@ _ELEMENTWISE = (
             same_free("dst", "data0", "data1"),
             columns("initial"),
             not_both_psum("data0", "data1"),
+            arithmetic("op0", "op1"),
             binary_op("op0", "op1"),
             one_family("op0", "op1"),
             ops_available("op0", "op1"),
@@ -351,6 +373,7 @@ _REDUCING = (
             same_partitions("dst", "data"),
             reduction_op("op"),
             one_family("op"),
+            _negates_numbers,
             _reduce_axes,
         ),
         cycles=per_element("data"),
@@ -376,8 +399,10 @@ _REDUCING = (
             same_free("dst", "data"),
             columns("operand0", "reduce_res", "reduce_init"),
             reduction_op("reduce_op", "add", "multiply", "maximum", "minimum"),
+            arithmetic("op0"),
             one_family("op0", "reduce_op"),
             _commands(_R.RESET_REDUCE, _R.REDUCE, _R.LOAD_REDUCE),
+            _load_has_value("reduce_init"),
         ),
         cycles=per_element("data", extra=64.0),
         page="nki.isa.tensor_scalar_reduce",
@@ -410,10 +435,10 @@ _REDUCING = (
     Declaration(
         name="exponential",
         parameters=(
-            output("dst", *ON_CHIP),
-            source("src", *ON_CHIP),
+            output("dst", *ON_CHIP, dtypes=EXP_DST),
+            source("src", *ON_CHIP, dtypes=EXP_SRC),
             scalar("max_value", *ON_CHIP, default=0.0, dtypes=FP32),
-            output("reduce_res", *ON_CHIP, default=None),
+            output("reduce_res", *ON_CHIP, default=None, dtypes=EXP_RES),
             option("reduce_cmd", Kind.ENUM, _R.IDLE, choices=ReduceCommand),
             scalar("reduce_init", *ON_CHIP, default=0.0, dtypes=FP32),
         ),
@@ -452,7 +477,7 @@ _REDUCING = (
         name="range_select",
         parameters=(
             output("dst", *ON_CHIP),
-            source("on_true_tile", *ON_CHIP),
+            source("on_true_tile", *ON_CHIP, dtypes=FLOATS),
             option("comp_op0", Kind.ALU_OP),
             option("comp_op1", Kind.ALU_OP),
             source("bound0", *ON_CHIP, dtypes=FP32),
@@ -472,6 +497,7 @@ _REDUCING = (
             reduction_op("comp_op0", *COMPARE),
             reduction_op("comp_op1", *COMPARE),
             _false_is_lowest,
+            _exact_indices,
             _commands(_R.RESET_REDUCE, _R.REDUCE, _R.IDLE),
         ),
         cycles=per_element("on_true_tile"),
@@ -483,9 +509,9 @@ _REDUCING = (
         parameters=(
             output("dst", *ON_CHIP),
             source("predicate", *ON_CHIP, dtypes=PREDICATES),
-            source("on_true", *ON_CHIP),
+            source("on_true", *ON_CHIP, dtypes=SELECTED),
             scalar("on_false", *ON_CHIP, dtypes=FP32),
-            output("reduce_res", *ON_CHIP, default=None, dtypes=FP32),
+            output("reduce_res", *ON_CHIP, default=None, dtypes=FLOATS),
             option("reduce_cmd", Kind.ENUM, _R.IDLE, choices=ReduceCommand),
             option("reduce_op", Kind.ALU_OP, "maximum"),
             option("reverse_pred", Kind.FLAG, default=False),
@@ -497,7 +523,7 @@ _REDUCING = (
             columns("on_false", "reduce_res"),
             not_both_psum("predicate", "on_true"),
             reduction_op("reduce_op", "maximum"),
-            _commands(*_ALL),
+            _commands(_R.IDLE, _R.RESET_REDUCE, _R.REDUCE),
         ),
         cycles=two_inputs("predicate", "on_true"),
         page="nki.isa.select_reduce",
@@ -509,7 +535,12 @@ _SEARCHING = (
         name="max8",
         parameters=(output("dst", *ON_CHIP), source("src", *ON_CHIP)),
         engines=any_of(Engine.VECTOR),
-        rules=(same_partitions("dst", "src"), _free_between("src"), _free_is("dst", EIGHT)),
+        rules=(
+            same_partitions("dst", "src"),
+            dims_at_most("src", MAX8_DIMS),
+            _free_between("src"),
+            _free_is("dst", EIGHT),
+        ),
         cycles=per_element("src"),
         page="nki.isa.max8",
     ),
@@ -523,6 +554,8 @@ _SEARCHING = (
         engines=any_of(Engine.VECTOR),
         rules=(
             same_partitions("dst", "data", "vals"),
+            dims_at_most("data", MAX8_DIMS),
+            dims_at_most("vals", MAX8_DIMS),
             _free_between("data"),
             _free_is("vals", EIGHT),
             _free_is("dst", EIGHT),
