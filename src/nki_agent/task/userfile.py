@@ -37,7 +37,7 @@ class UserFile:
     """PyTorch's defaults as this file has set them."""
 
     @contextlib.contextmanager
-    def running(self, doing: str) -> Iterator[None]:
+    def running(self, doing: str, *, hint: str = "") -> Iterator[None]:
         """Run user code: imports from its folder work, and what it raises becomes a TaskError."""
         folder = str(self.path.parent)
         before = set(sys.modules)
@@ -52,7 +52,7 @@ class UserFile:
         except TaskError:
             raise
         except (Exception, SystemExit) as error:
-            raise fault_of(error, self.path, doing) from error
+            raise fault_of(error, self.path, doing, hint=hint) from error
         finally:
             if folder in sys.path:
                 sys.path.remove(folder)
@@ -132,7 +132,9 @@ def _read_defaults() -> dict[str, Any]:
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "get_default_device"):
         return {}
-    return {"dtype": torch.get_default_dtype(), "device": torch.get_default_device()}
+    # PyTorch makes a tensor to find the device: whoever records operators must not see it.
+    with torch._C._DisableTorchDispatch():
+        return {"dtype": torch.get_default_dtype(), "device": torch.get_default_device()}
 
 
 def _set_defaults(wanted: Mapping[str, Any]) -> None:
@@ -155,7 +157,7 @@ def _read_source(path: Path) -> str:
         raise TaskError(f"{path.name} cannot be read: {error.strerror}") from error
 
 
-def fault_of(error: BaseException, path: Path, doing: str) -> TaskError:
+def fault_of(error: BaseException, path: Path, doing: str, *, hint: str = "") -> TaskError:
     """The error of user code as one message with the line of the user's file where it passed."""
     lines = [
         frame.lineno
@@ -164,7 +166,6 @@ def fault_of(error: BaseException, path: Path, doing: str) -> TaskError:
     ]
     place = f"{path.name}:{lines[-1]}" if lines else path.name
     text = " ".join(str(error).split()) or "no message"
-    hint = ""
     if isinstance(error, ModuleNotFoundError):
         hint = INSTALL_TORCH if error.name == "torch" else f"install `{error.name}`"
     return TaskError(f"{place}: {doing} raised {type(error).__name__}: {text}", hint=hint)
