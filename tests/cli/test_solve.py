@@ -90,6 +90,12 @@ def test_every_end_has_its_exit_code(
     assert last.end == end
 
 
+def test_end_is_said_in_words(tmp_path: Path) -> None:
+    called = solve(tmp_path, {"text": "I can't.", "stop": "refusal"})
+    assert "end         gave up: I can't." in called.out
+    assert "gave up: I can't." in called.err
+
+
 def test_single_shot_asks_once(tmp_path: Path) -> None:
     text = f"```python\n{RIGHT}```"
     called = solve(tmp_path, text, options=("--mode", "single-shot", "--json"))

@@ -212,6 +212,15 @@ def test_output_that_ignores_inputs_is_noted(load_torch: Load) -> None:
     assert [output.is_constant for output in task.outputs] == [False, True]
 
 
+@pytest.mark.parametrize("source", ["F.elu(x)", "torch.expm1(x)", "torch.selu(x)"])
+def test_difference_that_the_chip_must_take_has_room_on_tiny_values(
+    load_torch: Load, source: str
+) -> None:
+    source = source.replace("F.", "torch.nn.functional.")
+    assert load_torch(one(source)).dev.scales[Family.TINY].slack == 5
+    assert load_torch(one("torch.exp(x)")).dev.scales[Family.TINY].slack == 1
+
+
 def test_saturated_output_is_not_constant(load_torch: Load) -> None:
     task = load_torch(one("x * 2, torch.tanh(x * 1e-9) + 1"))
     assert [output.is_constant for output in task.outputs] == [False, False]

@@ -241,7 +241,7 @@ BAD_TORCH_FILES = {
             return x.reshape(7, 7)
         def inputs(): return [torch.randn(4)]
         """,
-        r"some_task.py:7: the reference raised RuntimeError: shape .* is invalid",
+        r"some_task.py:7: the reference raised RuntimeError: shape .*\n  hint: it runs",
     ),
     "inputs raise": (
         """
@@ -257,7 +257,7 @@ BAD_TORCH_FILES = {
             def __init__(self): raise ValueError("bad size")
         def get_inputs(): return []
         """,
-        r"some_task.py:7: `Model\(...\)` raised ValueError: bad size",
+        r"some_task.py:7: `Model\(...\)` raised ValueError: bad size\n  hint: `get_init_inputs",
     ),
     "no tensor": (
         """

@@ -127,3 +127,8 @@ def test_vector_and_single_element_do_not_fail() -> None:
 def test_large_output_is_guessed_from_its_first_part() -> None:
     wanted = normals(3000, 1000)
     assert "0.5 times" in guess(wanted, wanted / 2)
+
+
+def test_missing_clamp_is_no_lost_precision() -> None:
+    values = normals(200, 50) * 40
+    assert "precision" not in guess(np.clip(values, -100, 100), values.astype(np.float32))

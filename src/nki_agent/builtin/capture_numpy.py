@@ -55,7 +55,9 @@ def capture_numpy(shapes: ShapeSet, reference: NumpyReference) -> Graph:
     except TaskError as error:
         if tracer.fault is not None:
             raise tracer.fault from error
-        raise UnsupportedError("the reference", f"it cannot run without data: {error}") from error
+        why = f"it cannot run without data: {str(error).splitlines()[0]}"
+        hint = "avoid branches on values"
+        raise UnsupportedError("the reference", why, hint=hint) from error
     found = []
     for output, value in zip(shapes.outputs, outputs.values(), strict=True):
         node = tracer.node_of(value)

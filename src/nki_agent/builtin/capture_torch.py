@@ -100,7 +100,7 @@ def _run(
             raise tracer.fault from error
         raise UnsupportedError(
             "the reference",
-            f"it cannot run without data: {error}",
+            f"it cannot run without data: {str(error).splitlines()[0]}",
             hint="avoid `.item()` and branches on values",
         ) from error
 

@@ -59,7 +59,8 @@ def parse_project(
             if name == main:
                 return None, findings
     names = {module_name_of(name) for name in others}
-    packages = {name.rpartition(".")[0] for name in names} - {""}
+    parts = [name.split(".") for name in names]
+    packages = {".".join(part[:end]) for part in parts for end in range(1, len(part))}
     kernels = [unit for file in parsed for unit in _jit_units(file)]
     kernel_units, live_units = _find_reached(parsed, kernels)
     project = Project(

@@ -66,7 +66,7 @@ class Progress:
             case ToolRun(turn=turn, name=name):
                 say(f"{self._head(turn)}  {clean(name)}: {_write_result(event)}")
             case Finished(end=end, message=message):
-                say(f"{self._elapsed()}  {end.value}: {_line(message)}")
+                say(f"{self._elapsed()}  {end.value.replace('_', ' ')}: {_line(message)}")
                 if end is End.INTERRUPTED:
                     say("a tool may still run; Ctrl-C again does not wait for it")
 

@@ -226,7 +226,8 @@ def _write_report(
     else:
         yield "kernel      none"
     if episode.end is not End.SOLVED:
-        yield f"end         {episode.end.value}: {indent(episode.message, INDENT).lstrip()}"
+        end = episode.end.value.replace("_", " ")
+        yield f"end         {end}: {indent(episode.message, INDENT).lstrip()}"
     yield f"run         {folder.path}"
     if summary is not None:
         yield from write_next(

@@ -13,6 +13,7 @@ from nki_agent.task.userfile import UserFile
 from nki_agent.task.values import is_tensor
 
 OUTPUT = "output"
+_RAISED = "it runs on what the inputs function gives: change that line, or those inputs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Call:
         statics = {b.name: b.value for b in self.bound if isinstance(b, StaticArgument)}
         names = [b.name if isinstance(b, StaticArgument) else b.argument.name for b in self.bound]
         given = {**statics, **values}
-        with self.user.running("the reference"):
+        with self.user.running("the reference", hint=_RAISED):
             if self.by_name:
                 # A name that is no identifier of Python's came from a mapping: the original counts.
                 originals = [

@@ -60,6 +60,10 @@ ELEMS_MAX = 1 << 23
 """Elements of all tensors together up to which a task is tried out while loading."""
 FLOPS_MAX = 4_000_000_000
 """Matmul FLOPs up to which a task is tried out while loading: some seconds in float64."""
+CANCELLING = frozenset({"asinh", "atanh", "elu", "expm1", "log1p", "sinh"})
+"""Functions that the chip lacks: a plain kernel takes a difference (`exp(x) - 1`), which loses the
+last digits near zero, where the reference does not."""
+CANCELLING_SLACK = 5.0
 DEPENDS_MAX = 16
 """Arguments whose influence is tried one by one; of more, the forward inputs only."""
 SHIFT = 60.0
@@ -87,6 +91,8 @@ class Calibration:
     seed: int
     notes: list[str]
     has_matmul: bool = False
+    cancels: bool = False
+    """Whether an honest kernel loses digits on tiny values."""
     unread: frozenset[str] = frozenset()
     """Arguments known to be unread, which need no try."""
 
@@ -318,6 +324,8 @@ def _settle_family(
         if _is_narrow(state.shapes):
             survived = max(survived, _try_scale(state, rung, Precision.OWN, factor=factor))
         slack = next((s for s in SLACKS if survived <= HONEST_SHARE * s), SLACKS[-1])
+        if family is Family.TINY and state.cancels:
+            slack = max(slack, CANCELLING_SLACK)
         return replace(rung, slack=slack)
     state.notes.append(f"{family} trials are standard ones: the reference survives no other scale")
     return STANDARD_SCALE

@@ -20,7 +20,7 @@ from nki_agent.task.arguments import (
     make_numpy_parts,
     make_torch_parts,
 )
-from nki_agent.task.calibration import Calibration, calibrate
+from nki_agent.task.calibration import CANCELLING, Calibration, calibrate
 from nki_agent.task.choice import choose_tolerance
 from nki_agent.task.firstrun import (
     check_repeats,
@@ -94,6 +94,7 @@ def _assemble(loading: Loading, parts: Parts, *, task_id: str) -> Task:
             seed=seed_for(loading.seed, "calibration"),
             notes=loading.notes,
             has_matmul=record.has_matmul,
+            cancels=not CANCELLING.isdisjoint(record.ops),
             unread=find_unread(record, _tensors(parts)),
         )
     )

@@ -41,7 +41,8 @@ def make_module(form: FileForm, *, seed: int) -> nn.Module:
         TaskError: the constructor raised, or the module has no fixed weights yet.
     """
     given = form.init_inputs(seed) if form.init_inputs is not None else ()
-    with seeded(seed), form.user.running(f"`{form.name}(...)`"):
+    hint = "`get_init_inputs()` gives the arguments of the constructor, in order"
+    with seeded(seed), form.user.running(f"`{form.name}(...)`", hint=hint):
         module = form.entry(**given) if isinstance(given, dict) else form.entry(*given)
         module.eval()
     if any(isinstance(w, _LAZY) for w in (*module.parameters(), *module.buffers())):

@@ -2,8 +2,8 @@
 
 Law: the file sees its folder on `sys.path` only while its code runs, after the standard library, so
 that a `select.py` beside it harms nobody; modules beside it are kept apart from those of other task
-files, as are PyTorch's default dtype and device; and what it prints goes to stderr. Errors name the
-line of the user's file, never one of ours.
+files, as is PyTorch's default dtype; and what it prints goes to stderr. Errors name the line of the
+user's file, never one of ours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -33,33 +33,32 @@ class UserFile:
     source: str
     module: ModuleType
     siblings: dict[str, ModuleType] = field(default_factory=dict)
-    defaults: dict[str, Any] = field(default_factory=dict)
-    """PyTorch's defaults as this file has set them."""
+    default_dtype: Any = None
+    """PyTorch's default dtype, if this file has changed it."""
 
     @contextlib.contextmanager
-    def running(self, doing: str) -> Iterator[None]:
+    def running(self, doing: str, *, hint: str = "") -> Iterator[None]:
         """Run user code: imports from its folder work, and what it raises becomes a TaskError."""
         folder = str(self.path.parent)
         before = set(sys.modules)
         sys.path.insert(_first_package_folder(), folder)
         sys.modules.update(self.siblings)
-        outside = _read_defaults()
-        _set_defaults(self.defaults)
-        inside = _read_defaults()
+        outside = _swap_default_dtype(self.default_dtype)
+        inside = self.default_dtype or outside
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 yield
         except TaskError:
             raise
         except (Exception, SystemExit) as error:
-            raise fault_of(error, self.path, doing) from error
+            raise fault_of(error, self.path, doing, hint=hint) from error
         finally:
             if folder in sys.path:
                 sys.path.remove(folder)
             self._keep_siblings(before)
-            found = _read_defaults()
-            self.defaults |= {k: v for k, v in found.items() if v != inside.get(k, v)}
-            _set_defaults(outside)
+            found = _swap_default_dtype(outside)
+            if inside is not None and found != inside:
+                self.default_dtype = found
 
     def _keep_siblings(self, before: set[str]) -> None:
         """Take modules of the task's folder out of `sys.modules`, until the next run."""
@@ -127,19 +126,15 @@ def _import_torch(source: str) -> None:
             importlib.import_module("torch")
 
 
-def _read_defaults() -> dict[str, Any]:
-    """PyTorch's default dtype and device; nothing while it is not loaded."""
+def _swap_default_dtype(wanted: Any) -> Any:
+    """Set PyTorch's default dtype, where one is wanted; what it was, None without PyTorch."""
     torch = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "get_default_device"):
-        return {}
-    return {"dtype": torch.get_default_dtype(), "device": torch.get_default_device()}
-
-
-def _set_defaults(wanted: Mapping[str, Any]) -> None:
-    found = _read_defaults()
-    for name, value in wanted.items():
-        if value != found[name]:
-            getattr(sys.modules["torch"], f"set_default_{name}")(value)
+    if torch is None or not hasattr(torch, "get_default_dtype"):
+        return None
+    found = torch.get_default_dtype()
+    if wanted not in (None, found):
+        torch.set_default_dtype(wanted)
+    return found
 
 
 def _read_source(path: Path) -> str:
@@ -155,7 +150,7 @@ def _read_source(path: Path) -> str:
         raise TaskError(f"{path.name} cannot be read: {error.strerror}") from error
 
 
-def fault_of(error: BaseException, path: Path, doing: str) -> TaskError:
+def fault_of(error: BaseException, path: Path, doing: str, *, hint: str = "") -> TaskError:
     """The error of user code as one message with the line of the user's file where it passed."""
     lines = [
         frame.lineno
@@ -164,7 +159,6 @@ def fault_of(error: BaseException, path: Path, doing: str) -> TaskError:
     ]
     place = f"{path.name}:{lines[-1]}" if lines else path.name
     text = " ".join(str(error).split()) or "no message"
-    hint = ""
     if isinstance(error, ModuleNotFoundError):
         hint = INSTALL_TORCH if error.name == "torch" else f"install `{error.name}`"
     return TaskError(f"{place}: {doing} raised {type(error).__name__}: {text}", hint=hint)

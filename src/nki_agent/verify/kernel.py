@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_files
+from nki_agent.check.rules.nk107_imports import ALLOWED
 
 MAIN_NAME = "kernel.py"
 SOURCE_BYTES_MAX = 2 * 2**20
@@ -46,11 +49,14 @@ class Kernel:
         files = {main: read_source(path)}
         pending = [main]
         while pending:
-            for name in _imported_names(files[pending.pop()]):
-                beside = path.parent / f"{name}.py"
-                if beside.name not in files and beside.is_file():
-                    files[beside.name] = read_source(beside)
-                    pending.append(beside.name)
+            name = pending.pop()
+            package = name.split("/")[:-1]
+            for module in _imported_modules(files[name], package=package):
+                for file in ("/".join(module) + ".py", "/".join((*module, "__init__.py"))):
+                    beside = path.parent / file
+                    if file not in files and beside.is_file():
+                        files[file] = read_source(beside)
+                        pending.append(file)
         return cls(files, main)
 
 
@@ -70,13 +76,19 @@ def read_source(path: Path) -> str:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
 
 
-def _imported_names(source: str) -> set[str]:
-    """Top-level module names that a source's import lines may name; a superset is harmless."""
-    names = set()
-    for line in source.splitlines():
-        words = line.replace(",", " ").split()
-        if words[:1] == ["from"] and len(words) > 1:
-            names.add(words[1].split(".")[0])
-        elif words[:1] == ["import"]:
-            names.update(w.split(".")[0] for w in words[1:])
-    return {n for n in names if n.isidentifier() and n not in ("nki", "numpy")}
+def _imported_modules(source: str, *, package: Sequence[str]) -> set[tuple[str, ...]]:
+    """Modules that a source in `package` may import, and the packages around them; a superset."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()  # the checker says so
+    named: list[tuple[str, ...]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named += [tuple(alias.name.split(".")) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = tuple(package[: len(package) - node.level + 1]) if node.level else ()
+            base = (*above, *(node.module.split(".") if node.module else ()))
+            named += [base, *((*base, alias.name) for alias in node.names)]
+    found = {module[:end] for module in named for end in range(1, len(module) + 1)}
+    return {module for module in found if module[0] not in ALLOWED}

@@ -14,7 +14,7 @@ import inspect
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NoReturn
@@ -336,6 +336,12 @@ def _bad_result(where: Stack, number: int, got: str) -> NoReturn:
     )
 
 
+def packages_of(modules: Iterable[str]) -> set[str]:
+    """Every package that these modules lie in."""
+    parts = [name.split(".") for name in modules]
+    return {".".join(part[:end]) for part in parts for end in range(1, len(part))}
+
+
 class _HelperFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports helper modules from the request's files; nothing is read from disk."""
 
@@ -345,7 +351,7 @@ class _HelperFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             for name in files
             if name != main and name.endswith(".py")
         }
-        self._packages = {m.rpartition(".")[0] for m in self._modules} - {""}
+        self._packages = packages_of(self._modules)
         self._files = files
 
     def find_spec(
