@@ -126,7 +126,7 @@ def test_same_config_gives_the_same_results(tmp_path: Path) -> None:
         (("--model", "anthropic/m"), "arrive with the `agent` extra in a later version"),
         (("--model", "built-in"), "did you mean `builtin`?"),
         (("--target", "trn22"), "did you mean `trn2`?"),
-        (("--target", "tpu"), "one of trn1, inf2, trn2, trn3"),
+        (("--target", "tpu"), "There are trn1, inf2, trn2, trn3"),
         (("--dialect", "neuronxcc.nki"), "arrives in a later version"),
         (("--dialect", "cuda"), "no dialect `cuda`"),
         (("--runs", "/proc/none"), "cannot write a run folder"),
@@ -198,7 +198,9 @@ def test_interrupt_keeps_the_run_and_says_so(tmp_path: Path) -> None:
     """A real Ctrl-C while the model is asked: a script read from a pipe never ends."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    code = "from nki_agent.cli.main import main; main()"
+    # What runs the tests in the background may ignore Ctrl-C, and its children inherit that.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heed}; from nki_agent.cli.main import main; main()"
     command = [sys.executable, "-c", code, "solve", str(write_task(tmp_path))]
     process = subprocess.Popen(
         [*command, "--model", f"scripted/{pipe}", "--runs", str(tmp_path / "runs")],

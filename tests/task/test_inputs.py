@@ -67,6 +67,17 @@ def test_function_that_ignores_the_seed_gets_drawn_values(load_numpy: Load) -> N
     assert any("does not follow the seed for `y`" in note for note in task.notes)
 
 
+def test_zeros_state_a_shape_and_need_no_note(load_numpy: Load) -> None:
+    task = load_numpy("""
+        def reference(x):
+            return np.exp(x)
+
+        def inputs():
+            return [np.zeros((9, 5), np.float32)]
+    """)
+    assert task.notes == ()
+
+
 def test_varying_static_argument_is_fixed_with_a_note(load_numpy: Load) -> None:
     task = load_numpy("""
         def reference(x, scale):

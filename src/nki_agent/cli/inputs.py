@@ -30,8 +30,8 @@ def read_target(name: str) -> Target:
     target = find_target(name.lower())
     if target is None:
         near = difflib.get_close_matches(name.lower(), list(Target), n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"one of {', '.join(Target)}"
-        raise UsageError(f"no target `{name}`", hint=hint)
+        hint = f"did you mean `{near[0]}`? " if near else ""
+        raise UsageError(f"no target `{name}`", hint=f"{hint}There are {', '.join(Target)}")
     if GENERATION[target] < FIRST_CURRENT_GENERATION:
         say(
             f"note: {target.value} is judged with the current `nki` dialect; the vendor's compiler"

@@ -254,7 +254,9 @@ def _mark_unrepeatable(
     loading: Loading, sources: list[Source], sample: Mapping[Key, Any]
 ) -> list[Source]:
     """Draw by recipe what the inputs function does not give again under the same seed."""
-    fixed = [s.name for s in sources if s.origin is Origin.DRAWN and not s.dtype.is_integer]
+    drawn = [s for s in sources if s.origin is Origin.DRAWN and not s.dtype.is_integer]
+    # Zeros are the plain way to state a shape; whoever writes other values may count on them.
+    fixed = [s.name for s in drawn if np.any(to_array(sample[s.key]))]
     if fixed:
         loading.notes.append(
             f"the inputs function gives {_quote(fixed)} alike under every seed: "
