@@ -27,6 +27,7 @@ from nki_agent.nki.current.allocation import (
 )
 from nki_agent.nki.current.elementary import sin
 from nki_agent.nki.current.recorder import fail, require_recorder
+from nki_agent.nki.current.register import VirtualRegister
 from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.nki.current.values import OPERATOR_OF, PSUM, DynamicSlice, OperatorName, Region
 
@@ -396,9 +397,10 @@ def matmul(
 
 
 @public
-def ds(start: int, size: int) -> DynamicSlice:
-    """A slice by start and size."""
-    return DynamicSlice(operator.index(start), operator.index(size))
+def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
+    """A slice by start and size; a register starts it at run time."""
+    first = start if isinstance(start, VirtualRegister) else operator.index(start)
+    return DynamicSlice(first, operator.index(size))
 
 
 def _make_range(name: str) -> None:
