@@ -231,19 +231,19 @@ t = nl.copy(sums)
         source="nki.isa.nc_matmul: with one float32 operand the other is float32 or tfloat32",
     ),
     Refusal(
-        law="a DMA transpose of float32",
+        law="a DMA transpose of float32 by the hardware descriptor engine",
         kernel=stored(
             """
-t = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
-nisa.dma_transpose(dst=t, src=x)
+t = nl.ndarray((128, 16), dtype=nl.float32, buffer=nl.sbuf)
+nisa.dma_transpose(dst=t, src=x, dge_mode=nisa.dge_mode.hwdge)
 """,
             "t",
-            (128, 128),
+            (128, 16),
         ),
-        inputs={"x": ones(128, 128)},
+        inputs={"x": ones(16, 128)},
         code="NK302",
         words=("2-byte", "nc_transpose", "bf16"),
-        source="nki.isa.dma_transpose: 2-byte dtypes only",
+        source="nki.isa.dma_transpose: hwdge takes 2-byte dtypes only",
     ),
     *(
         Refusal(

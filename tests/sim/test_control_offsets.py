@@ -13,7 +13,9 @@ from nki_agent.base.errors import KernelError
 from nki_agent.base.seeds import rng_for
 from nki_agent.chip.spec import Target
 from nki_agent.isa.dtype import DType
+from nki_agent.nki.current.tracing import ArgumentSpec
 from nki_agent.program.records import MovedRows
+from tests.kernels import body, refused
 from tests.sim.build import Array
 from tests.sim.traced import compiled, failed, line_of, run_kernel
 
@@ -270,6 +272,28 @@ return out
         want[:, 3] = 0
     got = run_kernel(text, {"x": x, "n": column(*order, dtype="uint32")}, target=TRN3)
     assert got.outputs[0].astype(np.float32).tolist() == want.tolist()
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "dtype", "code"),
+    [
+        (24, 8, "uint32", "NK304"),
+        (16, 8, "int32", "NK302"),
+        (16, 130, "uint32", "NK304"),
+    ],
+)
+def test_a_transpose_by_indices_has_limits(rows: int, width: int, dtype: str, code: str) -> None:
+    text = f"""
+out = nl.ndarray(x.shape, dtype=nl.bfloat16, buffer=nl.shared_hbm)
+tile = nl.ndarray(({min(width, 128)}, {rows}), dtype=nl.bfloat16)
+nisa.dma_transpose(dst=tile, src=x.vector_select(0, nl.load(n)))
+return out
+"""
+    arguments = [
+        ArgumentSpec("x", (32, width), DType.BFLOAT16),
+        ArgumentSpec("n", (rows, 1), DType(dtype)),
+    ]
+    assert refused(body(text, params="x, n"), arguments).code == code
 
 
 # Registers in brackets.

@@ -134,12 +134,13 @@ def test_dma_inside_of_one_tensor_reads_first() -> None:
 
 
 @pytest.mark.parametrize("shape", [(16, 24), (4, 5, 6), (3, 2, 4, 8)])
-def test_dma_transpose_permutes_axes(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("dtype", [DType.INT16, DType.INT32])
+def test_dma_transpose_permutes_axes(shape: tuple[int, ...], dtype: DType) -> None:
     axes = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}[len(shape)]
-    values = every_bit(DType.INT16, *shape)
+    values = every_bit(dtype, *shape)
     builder = Builder()
     turned = values.transpose(axes)
-    tile = builder.tile(turned.shape, DType.INT16)
+    tile = builder.tile(turned.shape, dtype)
     builder.add("dma_transpose", {"dst": tile, "src": builder.argument("x", values)})
     builder.store(tile)
     assert builder.outputs()[0].tolist() == turned.tolist()

@@ -30,10 +30,16 @@ from nki_agent.isa.rules import (
     same_free,
     same_partitions,
 )
+from nki_agent.isa.signature import Operand
 
 DMA_REACH = (Memory.SBUF, *ANY_HBM)
 PREDICATES = (DType.UINT8, DType.UINT16, DType.UINT32)
-TRANSPOSE_BYTES = 2
+HWDGE_ENGINES = (Engine.SYNC, Engine.SCALAR)
+HWDGE_ROWS = (1, 2, 4, 8, 16)
+MATRIX_DIMS = 2
+TRANSPOSE_BYTES = (2, 4)
+TRANSPOSE_LAST = 128
+TRANSPOSE_ROWS = 16
 TRANSPOSE_AXES: dict[int, tuple[int, ...]] = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 GEN3 = 3
 SOURCES_MAX = 16
@@ -54,19 +60,51 @@ def _fill_engines(call: Call) -> tuple[Engine, ...]:
     return (Engine.VECTOR,) if on_psum else (Engine.VECTOR, Engine.GPSIMD)
 
 
+def _rows_of_indices(call: Call) -> Operand | None:
+    """The tile of indices that a DMA gathers or scatters rows by; None if it does neither."""
+    for role in ("src", "dst"):
+        found = call.find(f"{role}{OFFSET_SUFFIX}")
+        if found is not None and found.pattern.partitions * found.pattern.free_elems > 1:
+            return found
+    return None
+
+
 def _dge(call: Call) -> Iterator[Diagnostic]:
-    if call.attribute("dge_mode") != DgeMode.HWDGE:
+    name = call.declaration.name
+    is_hardware = call.attribute("dge_mode") == DgeMode.HWDGE
+    engine = call.signature.engine
+    if engine is not None and not (is_hardware and engine in HWDGE_ENGINES):
+        yield Diagnostic(
+            code="NK306",
+            what=f"`engine` of `{name}`",
+            got=engine.value,
+            limit="sync or scalar, and with `dge_mode=nisa.dge_mode.hwdge` only",
+            hint="leave `engine` out, or ask for the hardware descriptor engine",
+        )
+    if not is_hardware:
         return
     if call.chip.generation < GEN3:
         yield not_on_generation("`dge_mode=hwdge`", GEN3, call)
+    if _rows_of_indices(call) is not None:
+        yield _wrong_mode(call, "a gather or scatter by a tile of indices", "unknown or swdge")
     if call.get("dst").dtype is not call.get("src").dtype:
         yield Diagnostic(
             code="NK302",
-            what=f"dtype of `src` of `{call.declaration.name}` with dge_mode=hwdge",
+            what=f"dtype of `src` of `{name}` with dge_mode=hwdge",
             got=call.get("src").dtype.value,
             limit=f"{call.get('dst').dtype.value}, as `dst`",
             hint="the hardware descriptor engine does not cast; leave `dge_mode` out",
         )
+
+
+def _wrong_mode(call: Call, use: str, limit: str) -> Diagnostic:
+    return Diagnostic(
+        code="NK308",
+        what=f"`dge_mode` of `{call.declaration.name}` for {use}",
+        got=str(call.attribute("dge_mode")),
+        limit=limit,
+        hint="leave `dge_mode` out: the compiler chooses one that works",
+    )
 
 
 def _fill_value(call: Call) -> Iterator[Diagnostic]:
@@ -81,16 +119,60 @@ def _fill_value(call: Call) -> Iterator[Diagnostic]:
         )
 
 
-def _transpose_dtype(call: Call) -> Iterator[Diagnostic]:
-    src = call.get("src")
-    if src.dtype.itemsize != TRANSPOSE_BYTES:
+def _transpose_mode(call: Call) -> Iterator[Diagnostic]:
+    """What each way to make the descriptors of a transpose asks of its source."""
+    src, mode, indices = call.get("src"), call.attribute("dge_mode"), _rows_of_indices(call)
+    is_narrow = mode == DgeMode.HWDGE or indices is not None
+    if src.dtype.itemsize not in (TRANSPOSE_BYTES[:1] if is_narrow else TRANSPOSE_BYTES):
+        way = " with dge_mode=hwdge" if mode == DgeMode.HWDGE else " by indices" if indices else ""
         yield Diagnostic(
             code="NK302",
-            what="dtype of `src` of `dma_transpose`",
+            what=f"dtype of `src` of `dma_transpose`{way}",
             got=src.dtype.value,
-            limit="a 2-byte dtype (bf16, float16, int16)",
+            limit="a 2-byte dtype (bf16, float16, int16)" + ("" if is_narrow else ", or 4 bytes"),
             hint="use `nisa.nc_transpose`, or cast to bf16 first",
         )
+    if indices is not None:
+        yield from _gathered_transpose(call, src, indices)
+    elif mode == DgeMode.SWDGE:
+        yield _wrong_mode(call, "a transpose without indices", "unknown or hwdge")
+    elif mode == DgeMode.HWDGE:
+        first, fits = src.shape[0], src.shape[0] in HWDGE_ROWS and src.shape[-1] <= TRANSPOSE_LAST
+        if not fits or (len(src.shape) > MATRIX_DIMS and first * src.shape[-2] % TRANSPOSE_ROWS):
+            yield _transpose_limit(
+                "`src` of `dma_transpose` with dge_mode=hwdge",
+                str(list(src.shape)),
+                "shape[0] of 1, 2, 4, 8 or 16, shape[-1] up to 128, and from 3 dimensions on"
+                " shape[0] * shape[-2] a multiple of 16",
+            )
+
+
+def _gathered_transpose(call: Call, src: Operand, indices: Operand) -> Iterator[Diagnostic]:
+    if call.chip.generation < GEN3:
+        yield not_on_generation("`dma_transpose` by indices", GEN3, call)
+    if indices.dtype is not DType.UINT32:
+        yield Diagnostic(
+            code="NK302",
+            what="dtype of the indices of `dma_transpose`",
+            got=indices.dtype.value,
+            limit="uint32",
+            hint="load the indices into a tile of `nl.uint32`",
+        )
+    rows = indices.shape[0]
+    if rows % TRANSPOSE_ROWS or src.shape[0] % TRANSPOSE_ROWS:
+        limit = "a multiple of 16 rows"
+        yield _transpose_limit("`src` of `dma_transpose` by indices", f"{src.shape[0]}", limit)
+    if src.shape[-1] > TRANSPOSE_LAST:
+        what = "last dimension of `src` of `dma_transpose` by indices"
+        yield _transpose_limit(what, str(src.shape[-1]), "128")
+    if len(src.shape) > MATRIX_DIMS + 1 and 1 not in src.shape[1:3]:
+        what = "`src` of `dma_transpose` by indices"
+        yield _transpose_limit(what, str(list(src.shape)), "shape[1] or shape[2] of 1")
+
+
+def _transpose_limit(what: str, got: str, limit: str) -> Diagnostic:
+    hint = "split it into several, pad it, or transpose on chip with `nisa.nc_transpose`"
+    return Diagnostic(code="NK304", what=what, got=got, limit=limit, hint=hint)
 
 
 def _transpose_shape(call: Call) -> Iterator[Diagnostic]:
@@ -187,7 +269,7 @@ MOVEMENT = (
             option("oob_mode", Kind.ENUM, OobMode.ERROR, choices=OobMode),
         ),
         engines=any_of(Engine.DMA),
-        rules=(_transpose_dtype, same_dtype("dst", "src"), _transpose_shape, _dge),
+        rules=(_transpose_mode, same_dtype("dst", "src"), _transpose_shape, _dge),
         cycles=None,
         page="nki.isa.dma_transpose",
     ),

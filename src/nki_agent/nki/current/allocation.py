@@ -278,7 +278,7 @@ def copy(x: NkiTensor, dtype: object = None) -> NkiTensor:
 
 @public
 def load_transpose2d(src: NkiTensor, dtype: object = None) -> NkiTensor:
-    """Load a 2-byte HBM matrix transposed."""
+    """Load an HBM matrix transposed."""
     if src.ndim != MATRIX_DIMS:
         fail(
             "NK203",
