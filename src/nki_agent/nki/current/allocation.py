@@ -286,9 +286,9 @@ def load_transpose2d(src: NkiTensor, dtype: object = None) -> NkiTensor:
             got=str(src.shape),
             limit="2 dimensions",
         )
-    tile = tile_like(src, dtype, (src.shape[1], src.shape[0]))
+    tile = tile_like(src, None, (src.shape[1], src.shape[0]))
     ISA["dma_transpose"](dst=tile, src=src)
-    return tile
+    return tile if dtype in (None, tile.dtype) else copy(tile, dtype)
 
 
 @public

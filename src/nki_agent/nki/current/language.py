@@ -374,10 +374,13 @@ def transpose(x: NkiTensor, dtype: object = None) -> NkiTensor:
     """A PSUM tile with partition and free axis of a 2-D tile swapped."""
     if x.ndim != MATRIX_DIMS:
         fail("NK203", "shape of `x` of `nl.transpose`", got=str(x.shape), limit="2 dimensions")
-    kind = x.dtype if dtype is None else dtype
-    tile = allocate((x.shape[1], x.shape[0]), kind, PSUM)
+    tile = allocate((x.shape[1], x.shape[0]), x.dtype, PSUM)
     ISA["nc_transpose"](dst=tile, data=x)
-    return tile
+    if dtype in (None, tile.dtype):
+        return tile
+    cast = allocate(tile.shape, dtype, PSUM)
+    ISA["tensor_copy"](dst=cast, src=tile)
+    return cast
 
 
 @public
