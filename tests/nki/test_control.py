@@ -140,6 +140,10 @@ def test_two_cores_share_arguments_and_shared_tensors() -> None:
     [
         ("r = nisa.register_alloc(1)\nif r:\n    pass", "NK110", "truth"),
         ("r = nisa.register_alloc(1)\nrange(r)", "NK110", "index"),
+        ("r = nisa.register_alloc(1)\nx[r:]", "NK110", "index"),
+        ("r = nisa.register_alloc(1)\nx[r, nl.ds(r, 4)]", "NK210", "second run-time"),
+        ("r = nisa.register_alloc(1)\nnl.load(x)[nl.ds(r, 4)]", "NK210", "on-chip"),
+        ("r = nisa.register_alloc(1)\nnl.ds(0, r)", "NK110", "index"),
         ("r = nisa.register_alloc(1)\nif r == 1:\n    pass", "NK110", "comparison"),
         ("r = nisa.register_alloc(1)\nif 1 != r:\n    pass", "NK110", "comparison"),
         ("r = nisa.register_alloc(1)\nif r == r:\n    pass", "NK110", "comparison"),

@@ -203,9 +203,16 @@ def test_dtype_argument_names_the_result() -> None:
     np.testing.assert_allclose(found.astype(np.float64), np.exp(REAL), rtol=5e-3)
 
 
-def test_load_transpose2d_turns_a_two_byte_matrix() -> None:
-    x = REAL.astype(np.float16)
-    np.testing.assert_array_equal(run_kernel(one_tile("nl.load_transpose2d(x)"), x=x, y=x), x.T)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize(
+    "call",
+    ["nl.load_transpose2d(x{})", "nl.transpose(a{})", "nl.transpose(nl.copy(a){})"],
+)
+@pytest.mark.parametrize("cast", ["", ", dtype=nl.float32", ", dtype=nl.float16"])
+def test_transposes_keep_or_cast_values(dtype: type, call: str, cast: str) -> None:
+    x = REAL.astype(dtype)
+    found = run_kernel(one_tile(call.format(cast)), x=x, y=x)
+    np.testing.assert_array_equal(found, x.T.astype(cast[-7:].strip(".") if cast else dtype))
 
 
 def test_ranges_are_those_of_python() -> None:

@@ -89,6 +89,35 @@ def test_written_argument_is_updated_in_place(tmp_path: Path) -> None:
     assert run(tmp_path, text) == 0
 
 
+def test_kernel_that_returns_nothing_gives_what_it_wrote(tmp_path: Path) -> None:
+    text = """
+@nki.jit
+def append(row, cache):
+    nisa.dma_copy(dst=cache[2:3], src=row)
+
+x = np.arange(12, dtype=np.float32).reshape(3, 4)
+cache = np.zeros((4, 4), np.float32)
+assert append(x[1:2].copy(), cache) is None
+assert (cache[2] == x[1]).all() and cache.sum() == x[1].sum()
+"""
+    assert run(tmp_path, text) == 0
+
+
+def test_kernel_that_gives_nothing_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+@nki.jit
+def forgetful(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+
+forgetful(np.ones((3, 4), np.float32))
+"""
+    assert run(tmp_path, text) == 1
+    assert "NK112 result 0 of the kernel is NoneType" in capsys.readouterr().err
+
+
 def test_arguments_and_exit_code_are_the_scripts_own(tmp_path: Path) -> None:
     assert run(tmp_path, "assert sys.argv[1:] == ['a', 'b']\nsys.exit(7)\n", "a", "b") == 7
 

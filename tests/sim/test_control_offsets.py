@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,9 @@ from nki_agent.base.errors import KernelError
 from nki_agent.base.seeds import rng_for
 from nki_agent.chip.spec import Target
 from nki_agent.isa.dtype import DType
+from nki_agent.nki.current.tracing import ArgumentSpec
 from nki_agent.program.records import MovedRows
+from tests.kernels import body, refused
 from tests.sim.build import Array
 from tests.sim.traced import compiled, failed, line_of, run_kernel
 
@@ -268,6 +272,74 @@ return out
         want[:, 3] = 0
     got = run_kernel(text, {"x": x, "n": column(*order, dtype="uint32")}, target=TRN3)
     assert got.outputs[0].astype(np.float32).tolist() == want.tolist()
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "dtype", "code"),
+    [
+        (24, 8, "uint32", "NK308"),
+        (16, 8, "int32", "NK302"),
+        (16, 130, "uint32", "NK308"),
+    ],
+)
+def test_a_transpose_by_indices_has_limits(rows: int, width: int, dtype: str, code: str) -> None:
+    text = f"""
+out = nl.ndarray(x.shape, dtype=nl.bfloat16, buffer=nl.shared_hbm)
+tile = nl.ndarray(({min(width, 128)}, {rows}), dtype=nl.bfloat16)
+nisa.dma_transpose(dst=tile, src=x.vector_select(0, nl.load(n)))
+return out
+"""
+    arguments = [
+        ArgumentSpec("x", (32, width), DType.BFLOAT16),
+        ArgumentSpec("n", (rows, 1), DType(dtype)),
+    ]
+    assert refused(body(text, params="x, n"), arguments).code == code
+
+
+# Registers in brackets.
+
+
+@pytest.mark.parametrize(
+    ("index", "want"),
+    [
+        ("x[:, r]", lambda x: x[:, 2]),
+        ("x[1:3, r, nl.ds(2, 4)]", lambda x: x[1:3, 2, 2:6]),
+        ("x[..., nl.ds(r, 5)]", lambda x: x[..., 2:7]),
+        ("x[nl.ds(r, 2), 0]", lambda x: x[2:4, 0]),
+        ("x[r]", lambda x: x[2]),
+        ("tile[:, r]", lambda x: x[:, 2]),
+        ("tile[1:3, 0, nl.ds(r, 3)]", lambda x: x[1:3, 0, 2:5]),
+    ],
+)
+def test_a_register_indexes_in_brackets(index: str, want: Callable[[Array], Array]) -> None:
+    x = normal(4, 3, 8)
+    expected = want(x)
+    text = f"""
+out = nl.ndarray({expected.shape}, dtype=nl.float32, buffer=nl.shared_hbm)
+tile, r = nl.load(x), nisa.register_alloc()
+nisa.register_load(r, nl.load(n))
+nisa.dma_copy(dst=out, src={index})
+return out
+"""
+    got = run_kernel(text, {"x": x, "n": column(2)}).outputs[0]
+    assert got.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("index", "limit"),
+    [("x[:, r]", "0 to 2"), ("x[:, nl.ds(r, 2)]", "0 to 1"), ("x[nl.ds(r, 2)]", "0 to 2")],
+)
+def test_a_register_in_brackets_stays_in_its_tensor(index: str, limit: str) -> None:
+    text = f"""
+out = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+r = nisa.register_alloc()
+nisa.register_load(r, nl.load(n))
+nl.load({index})
+nisa.dma_copy(dst=out, src=x)
+return out
+"""
+    finding = failed(text, {"x": normal(4, 3, 8), "n": column(3)})
+    assert (finding.code, finding.limit) == ("NK202", limit)
 
 
 # Read, change, write.

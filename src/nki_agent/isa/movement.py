@@ -45,6 +45,7 @@ BLOCK = 16
 BLOCK_PARTS = (1, 2, 4, 8, 16)
 TRANSPOSE_COLUMNS_MAX = 128
 INDEX_ROWS_MAX = 128
+INDEXED_4D = ("rows", "middle", "middle", "columns")
 
 
 def _copy_engines(call: Call) -> tuple[Engine, ...]:
@@ -130,6 +131,10 @@ def _gathering_transpose(call: Call) -> Iterator[Diagnostic]:
     shape, index = call.get("src").shape, _offsets(call)[0]
     if shape[0] % BLOCK or shape[-1] > TRANSPOSE_COLUMNS_MAX:
         limit = f"a multiple of {BLOCK} rows, at most {TRANSPOSE_COLUMNS_MAX} columns"
+        hint = "gather with `nisa.dma_copy`, then transpose"
+        yield _finding(call, "shape of `src` with indices", list(shape), limit, hint)
+    if len(shape) == len(INDEXED_4D) and 1 not in shape[1:3]:
+        limit = "a middle dimension of size 1"
         hint = "gather with `nisa.dma_copy`, then transpose"
         yield _finding(call, "shape of `src` with indices", list(shape), limit, hint)
     if index.dtype is not DType.UINT32:

@@ -196,7 +196,7 @@ def hand_back(run: RunResult, arrays: dict[str, ArrayArgument]) -> Any:
         arrays[name].values[...] = updated
     as_torch = any(a.is_torch for a in arrays.values())
     results = tuple(make_result(output, as_torch=as_torch) for output in run.outputs)
-    return results[0] if len(results) == 1 else results
+    return results[0] if len(results) == 1 else results or None
 
 
 def print_run(run: RunResult, *lead: str) -> None:

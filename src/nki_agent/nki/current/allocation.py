@@ -15,6 +15,7 @@ import numpy as np
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType, find_dtype
 from nki_agent.isa.enums import Memory
+from nki_agent.isa.movement import TRANSPOSE_BYTES
 from nki_agent.nki.current.recorder import fail, make_tensor, require_recorder
 from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.nki.current.values import SBUF, Region
@@ -278,7 +279,7 @@ def copy(x: NkiTensor, dtype: object = None) -> NkiTensor:
 
 @public
 def load_transpose2d(src: NkiTensor, dtype: object = None) -> NkiTensor:
-    """Load a 2-byte HBM matrix transposed."""
+    """Load an HBM matrix transposed: by `dma_transpose`, or element by element if not 2 bytes."""
     if src.ndim != MATRIX_DIMS:
         fail(
             "NK203",
@@ -286,9 +287,12 @@ def load_transpose2d(src: NkiTensor, dtype: object = None) -> NkiTensor:
             got=str(src.shape),
             limit="2 dimensions",
         )
-    tile = tile_like(src, dtype, (src.shape[1], src.shape[0]))
-    ISA["dma_transpose"](dst=tile, src=src)
-    return tile
+    tile = tile_like(src, None, (src.shape[1], src.shape[0]))
+    if src.dtype.itemsize == TRANSPOSE_BYTES:
+        ISA["dma_transpose"](dst=tile, src=src)
+    else:
+        ISA["dma_copy"](dst=tile, src=src.permute((1, 0)))
+    return tile if dtype in (None, tile.dtype) else copy(tile, dtype)
 
 
 @public

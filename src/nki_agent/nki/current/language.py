@@ -27,6 +27,7 @@ from nki_agent.nki.current.allocation import (
 )
 from nki_agent.nki.current.elementary import sin
 from nki_agent.nki.current.recorder import fail, require_recorder
+from nki_agent.nki.current.register import VirtualRegister
 from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.nki.current.values import OPERATOR_OF, PSUM, DynamicSlice, OperatorName, Region
 
@@ -373,10 +374,13 @@ def transpose(x: NkiTensor, dtype: object = None) -> NkiTensor:
     """A PSUM tile with partition and free axis of a 2-D tile swapped."""
     if x.ndim != MATRIX_DIMS:
         fail("NK203", "shape of `x` of `nl.transpose`", got=str(x.shape), limit="2 dimensions")
-    kind = x.dtype if dtype is None else dtype
-    tile = allocate((x.shape[1], x.shape[0]), kind, PSUM)
+    tile = allocate((x.shape[1], x.shape[0]), x.dtype, PSUM)
     ISA["nc_transpose"](dst=tile, data=x)
-    return tile
+    if dtype in (None, tile.dtype):
+        return tile
+    cast = allocate(tile.shape, dtype, PSUM)
+    ISA["tensor_copy"](dst=cast, src=tile)
+    return cast
 
 
 @public
@@ -396,9 +400,10 @@ def matmul(
 
 
 @public
-def ds(start: int, size: int) -> DynamicSlice:
-    """A slice by start and size."""
-    return DynamicSlice(operator.index(start), operator.index(size))
+def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
+    """A slice by start and size; a register starts it at run time."""
+    first = start if isinstance(start, VirtualRegister) else operator.index(start)
+    return DynamicSlice(first, operator.index(size))
 
 
 def _make_range(name: str) -> None:

@@ -42,6 +42,7 @@ from nki_agent.program.records import (
     TraceReply,
 )
 from nki_agent.program.stored import encode_reply
+from nki_agent.program.validate import written_arguments
 
 ENTRY_NAME = "kernel"
 MODULE_NAME = "kernel_file"
@@ -252,19 +253,21 @@ def run_entry(
         recorder.start_core(core)
         _require_same(kernel, results, _results(kernel, kernel.function(*values), arguments))
     STATE.recorder = None
-    return recorder.finish(results)
+    program = recorder.finish(results)
+    if not results and not written_arguments(program):
+        _bad_result(_first_line(kernel), 0, "NoneType")
+    return program
 
 
 def _require_same(kernel: Kernel, first: tuple[Result, ...], other: tuple[Result, ...]) -> None:
     if first != other:
-        code = kernel.function.__code__
         raise KernelError(
             Diagnostic(
                 code="NK112",
                 what="results of the two cores",
                 got="different tensors",
                 limit="the same `shared_hbm` tensors",
-                where=(Frame(code.co_filename, code.co_firstlineno, kernel.__name__),),
+                where=_first_line(kernel),
                 hint="return the same tensors whatever `nl.program_id(0)` is",
             )
         )
@@ -283,8 +286,7 @@ def _argument_value(recorder: Recorder, spec: ArgumentSpec) -> object:
 
 def _require_signature(kernel: Kernel, arguments: Sequence[ArgumentSpec]) -> None:
     signature = inspect.signature(kernel.function)
-    code = kernel.function.__code__
-    where = (Frame(code.co_filename, code.co_firstlineno, kernel.__name__),)
+    where = _first_line(kernel)
     try:
         signature.bind(*arguments)
     except TypeError as error:
@@ -305,10 +307,11 @@ def _require_signature(kernel: Kernel, arguments: Sequence[ArgumentSpec]) -> Non
 def _results(
     kernel: Kernel, returned: object, arguments: Sequence[ArgumentSpec]
 ) -> tuple[Result, ...]:
-    code = kernel.function.__code__
-    where = (Frame(code.co_filename, code.co_firstlineno, kernel.__name__),)
-    items = returned if isinstance(returned, tuple | list) else (returned,)
+    where = _first_line(kernel)
     updates = {a.name for a in arguments if a.access is not Access.READ}
+    if returned is None and updates:
+        return ()  # What it writes into its arguments is what it gives.
+    items = returned if isinstance(returned, tuple | list) else (returned,)
     results = []
     for number, item in enumerate(items):
         if not isinstance(item, NkiTensor):
@@ -321,6 +324,11 @@ def _results(
             _bad_result(where, number, kind)
         results.append(Result(item._tensor, item.shape))
     return tuple(results)
+
+
+def _first_line(kernel: Kernel) -> Stack:
+    code = kernel.function.__code__
+    return (Frame(code.co_filename, code.co_firstlineno, kernel.__name__),)
 
 
 def _bad_result(where: Stack, number: int, got: str) -> NoReturn:

@@ -7,6 +7,7 @@ vendor's front end refuses it since 0.3.0.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from nki_agent.isa.enums import DgeMode, DmaEngine, Engine, Memory, OobMode, PerfMode, ReduceCommand
 
@@ -125,7 +126,7 @@ class DynamicSlice:
 
     __slots__ = ("size", "start")
 
-    def __init__(self, start: int, size: int) -> None:
-        """Both in elements."""
+    def __init__(self, start: Any, size: int) -> None:
+        """Both in elements; `start` is an int or a register."""
         self.start = start
         self.size = size

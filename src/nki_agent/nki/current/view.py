@@ -50,6 +50,11 @@ class Move:
     stride_bytes: int
 
 
+def _first_of(item: object) -> object:
+    """Where an index starts."""
+    return item.start if isinstance(item, DynamicSlice) else item
+
+
 class View:
     """A view of a tensor in HBM, SBUF or PSUM."""
 
@@ -203,6 +208,9 @@ class View:
         shape = self.shape
         if len(keys) != len(shape) or any(k is Ellipsis for k in keys):
             keys = self._complete(keys)
+        for dim, item in enumerate(keys):
+            if isinstance(_first_of(item), VirtualRegister):
+                return self._moving_getitem(keys, dim)
         on_chip = self._storage.on_chip
         offset, first = self._offset, self._start
         new_shape: list[int] = []
@@ -232,6 +240,15 @@ class View:
             first,
             self._dynamic,
         )
+
+    def _moving_getitem(self, keys: tuple[object, ...], dim: int) -> Self:
+        """The view where a register indexes dimension `dim`, or starts the slice of it."""
+        if dim == 0 and self._on_chip:
+            self._refuse_partition("index by a register")
+        item = keys[dim]
+        still = DynamicSlice(0, item.size) if isinstance(item, DynamicSlice) else 0
+        view = self[(*keys[:dim], still, *keys[dim + 1 :])]
+        return view._moved(Move(DynamicKind.SCALAR, _first_of(item), self._strides[dim]))
 
     def _require_whole(self, dim: int, *, count: int, drop: bool) -> None:
         """The axis that run-time indices address stays whole."""
