@@ -279,7 +279,7 @@ return out
     [
         (24, 8, "uint32", "NK308"),
         (16, 8, "int32", "NK302"),
-        (16, 130, "uint32", "NK308"),
+        (16, 130, "uint32", "NK304"),
     ],
 )
 def test_a_transpose_by_indices_has_limits(rows: int, width: int, dtype: str, code: str) -> None:
