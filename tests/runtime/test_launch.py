@@ -9,6 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from nki_agent.base.errors import KernelError
+from nki_agent.nki.current.modules import installed
 from nki_agent.runtime.script import run_script
 
 SCRIPT = """\
@@ -195,3 +197,8 @@ def test_bfloat16_array_goes_through(tmp_path: Path) -> None:
         "y = double(x)\nassert y.dtype == x.dtype and (y == 3).all()\n"
     )
     assert run(tmp_path, text) == 0
+
+
+def test_simulate_of_what_is_no_kernel_says_so() -> None:
+    with installed() as modules, pytest.raises(KernelError, match="is int"):
+        modules["nki"].simulate(3)

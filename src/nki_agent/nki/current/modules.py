@@ -60,7 +60,7 @@ class Simulation:
 
 def simulate(kernel: Any) -> Simulation:
     """`nki.simulate(kernel)`: a callable on NumPy arrays or torch CPU tensors."""
-    return Simulation(kernel if isinstance(kernel, Kernel) else Kernel(kernel))
+    return Simulation(jit(kernel))
 
 
 def get_nc_version() -> values.Member:
