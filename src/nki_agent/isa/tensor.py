@@ -148,6 +148,8 @@ def _result_dtype(call: Call) -> Iterator[Diagnostic]:
 def _transpose_shape(call: Call) -> Iterator[Diagnostic]:
     data, dst = call.get("data").pattern, call.get("dst").pattern
     wanted = [data.free_elems, data.partitions]
+    if max(wanted) > call.chip.tensor_transpose_max:
+        return  # `_transpose_fits` says so: no `dst` can have that shape
     if [dst.partitions, dst.free_elems] != wanted:
         yield Diagnostic(
             code="NK304",

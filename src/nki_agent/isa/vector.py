@@ -370,11 +370,11 @@ _REDUCING = (
         ),
         engines=any_of(Engine.VECTOR),
         rules=(
-            same_partitions("dst", "data"),
             reduction_op("op"),
             one_family("op"),
             _negates_numbers,
             _reduce_axes,
+            same_partitions("dst", "data"),
         ),
         cycles=per_element("data"),
         page="nki.isa.tensor_reduce",
