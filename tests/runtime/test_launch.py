@@ -147,6 +147,9 @@ def test_fault_outside_of_a_kernel_names_the_script_alone(
         ("double(np.ones((3, 4)))", "float64"),
         ("double(np.ones((0, 4), np.float32))", "empty"),
         ("double[3](np.ones((3, 4), np.float32))", "NK116"),
+        ("double(np.ones((3, 4), np.float32), [4])", "`size` of a kernel call is a list"),
+        ("double((np.ones((3, 4), np.float32),))", "a tuple that holds arrays"),
+        ("double({'x': np.ones((3, 4), np.float32)})", "an argument of its own"),
     ],
 )
 def test_call_that_no_kernel_can_take_says_so(
