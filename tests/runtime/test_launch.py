@@ -103,6 +103,31 @@ assert (cache[2] == x[1]).all() and cache.sum() == x[1].sum()
     assert run(tmp_path, text) == 0
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("nl.fori_loop(0, 4, deep, step=0)", "script.py:26: NK308"),
+        ("with nl.no_reorder():\n        nl.fori_loop(0, 4, deep)", "script.py:27: NK401"),
+        ("deep(x)", "script.py:22: NK111 tracing ran out of recursion depth"),
+    ],
+)
+def test_faults_below_pythons_own_frames_name_the_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], body: str, words: str
+) -> None:
+    text = f"""
+def deep(x):
+    deep(x)
+
+@nki.jit
+def k(x):
+    {body}
+
+k(np.ones((3, 4), np.float32))
+"""
+    assert run(tmp_path, text) == 1
+    assert words in capsys.readouterr().err
+
+
 def test_kernel_that_gives_nothing_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
