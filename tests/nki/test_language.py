@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from nki_agent.chip.spec import Target
-from tests.kernels import body
+from tests.kernels import body, f32, refused
 from tests.running import run_kernel
 
 Array = NDArray[Any]
@@ -203,6 +203,21 @@ def test_dtype_argument_names_the_result() -> None:
     np.testing.assert_allclose(found.astype(np.float64), np.exp(REAL), rtol=5e-3)
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("nl.load(a)", "`src` of `nl.load` is sbuf, but the limit is hbm"),
+        ("nl.load_transpose2d(a)", "nl.load_transpose2d"),
+        ("nl.store(b, a)", "`dst` of `nl.store` is sbuf"),
+        ("nl.store(x, y)", "`value` of `nl.store` is hbm, but the limit is sbuf"),
+    ],
+)
+def test_loads_and_stores_cross_between_hbm_and_sbuf(call: str, words: str) -> None:
+    finding = refused(one_tile(call), [f32("x", 4, 48), f32("y", 4, 48)])
+    assert finding.code == "NK301"
+    assert words in str(finding)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize(
     "call",
@@ -210,7 +225,7 @@ def test_dtype_argument_names_the_result() -> None:
 )
 @pytest.mark.parametrize("cast", ["", ", dtype=nl.float32", ", dtype=nl.float16"])
 def test_transposes_keep_or_cast_values(dtype: type, call: str, cast: str) -> None:
-    x = REAL.astype(dtype)
+    x: Array = REAL.astype(dtype)
     found = run_kernel(one_tile(call.format(cast)), x=x, y=x)
     np.testing.assert_array_equal(found, x.T.astype(cast[-7:].strip(".") if cast else dtype))
 

@@ -105,6 +105,31 @@ assert (cache[2] == x[1]).all() and cache.sum() == x[1].sum()
     assert run(tmp_path, text) == 0
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("nl.fori_loop(0, 4, deep, step=0)", "script.py:26: NK308"),
+        ("with nl.no_reorder():\n        nl.fori_loop(0, 4, deep)", "script.py:27: NK401"),
+        ("deep(x)", "script.py:22: NK111 tracing ran out of recursion depth"),
+    ],
+)
+def test_faults_below_pythons_own_frames_name_the_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], body: str, words: str
+) -> None:
+    text = f"""
+def deep(x):
+    deep(x)
+
+@nki.jit
+def k(x):
+    {body}
+
+k(np.ones((3, 4), np.float32))
+"""
+    assert run(tmp_path, text) == 1
+    assert words in capsys.readouterr().err
+
+
 def test_kernel_that_gives_nothing_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,6 +174,9 @@ def test_fault_outside_of_a_kernel_names_the_script_alone(
         ("double(np.ones((3, 4)))", "float64"),
         ("double(np.ones((0, 4), np.float32))", "empty"),
         ("double[3](np.ones((3, 4), np.float32))", "NK116"),
+        ("double(np.ones((3, 4), np.float32), [4])", "`size` of a kernel call is a list"),
+        ("double((np.ones((3, 4), np.float32),))", "a tuple that holds arrays"),
+        ("double({'x': np.ones((3, 4), np.float32)})", "an argument of its own"),
     ],
 )
 def test_call_that_no_kernel_can_take_says_so(

@@ -11,6 +11,7 @@ from nki_agent.chip.spec import Target
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import ReduceCommand
 from tests.sim.build import Array, Builder, Operands, View, simulate
+from tests.sim.traced import run_kernel
 
 F32, BF16 = DType.FLOAT32, DType.BFLOAT16
 RESET, ADD_ON = ReduceCommand.RESET_REDUCE, ReduceCommand.REDUCE
@@ -330,3 +331,36 @@ def test_activation_and_activate2_share_the_registers() -> None:
     activate(builder, data, "add", ADD_ON, result)
     builder.store(result)
     assert builder.outputs()[0][:, 0] == pytest.approx(2 * x.sum(1), rel=1e-5, abs=1e-5)
+
+
+# Registers that nothing has started.
+
+START_ADD = "op0=nl.multiply, operand0=2.0, reduce_op=nl.add"
+
+
+@pytest.mark.parametrize(
+    ("call", "is_flagged"),
+    [
+        ("nisa.activation(t, nl.exp, t, reduce_op=nl.add, reduce_res=c, {})", True),
+        ("nisa.tensor_scalar_reduce(t, t, reduce_res=c, " + START_ADD + ", {})", True),
+        ("nisa.tensor_scalar_cumulative(t, t, nl.multiply, nl.add, 2.0, {})", True),
+        ("nisa.activation_reduce(t, nl.exp, t, nl.add, c)", False),
+    ],
+)
+@pytest.mark.parametrize("is_started", [False, True])
+def test_going_on_from_registers_that_hold_nothing_is_flagged(
+    call: str, *, is_flagged: bool, is_started: bool
+) -> None:
+    name = call.partition("(")[0]
+    first = call.format("reduce_cmd=nisa.reduce_cmd.reset_reduce") if is_started else ""
+    text = f"""
+out = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+t, c = nl.load(x), nl.ndarray((4, 1), dtype=nl.float32)
+{first}
+{call.format("reduce_cmd=nisa.reduce_cmd.reduce")}
+nisa.dma_copy(dst=out, src=t)
+return out
+"""
+    findings = run_kernel(text, {"x": normal(4, 8)}).findings
+    assert [f.code for f in findings] == (["NK506"] if is_flagged and not is_started else [])
+    assert all(name.removeprefix("nisa.") in str(f) for f in findings)

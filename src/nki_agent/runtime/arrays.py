@@ -6,6 +6,7 @@ PyTorch is never imported here; a torch tensor can only come from a script that 
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ from nki_agent.base.errors import KernelError
 from nki_agent.isa.dtype import DType, find_dtype
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+CONVERT = "convert it before the call, for example with `.astype(np.float32)`"
+APART = "pass each array as an argument of its own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +72,30 @@ def _torch_values(name: str, tensor: Any) -> np.ndarray:
     return values
 
 
-def _refused(name: str, got: str, limit: str) -> KernelError:
+def _refused(name: str, got: str, limit: str, *, hint: str = CONVERT) -> KernelError:
     return KernelError(
         Diagnostic(
             code="NK112",
             what=f"argument `{name}` of a kernel call",
             got=got,
             limit=limit,
-            hint="convert it before the call, for example with `.astype(np.float32)`",
+            hint=hint,
         )
     )
+
+
+def require_static(name: str, value: object) -> None:
+    """Refuse lists, and arrays inside of a tuple or dict.
+
+    Raises:
+        KernelError: No kernel takes the value as it is.
+    """
+    if isinstance(value, list):
+        raise _refused(name, "a list", "a tuple", hint="pass `tuple(...)` of it")
+    inside = value.values() if isinstance(value, dict) else value
+    if isinstance(inside, Collection) and any(is_array(item) for item in inside):
+        kind = type(value).__name__
+        raise _refused(name, f"a {kind} that holds arrays", "plain values", hint=APART)
 
 
 def make_result(values: np.ndarray, *, as_torch: bool) -> Any:

@@ -30,7 +30,13 @@ from nki_agent.nki.current.jit import RUNTIME, Kernel
 from nki_agent.nki.current.tracing import ArgumentSpec, trace_function
 from nki_agent.program.records import Access, Program
 from nki_agent.program.validate import check_program
-from nki_agent.runtime.arrays import ArrayArgument, is_array, make_result, read_array
+from nki_agent.runtime.arrays import (
+    ArrayArgument,
+    is_array,
+    make_result,
+    read_array,
+    require_static,
+)
 from nki_agent.runtime.eager import watching
 from nki_agent.runtime.reuse import Key, find_key, find_value_key
 from nki_agent.runtime.settings import Settings, read_settings
@@ -139,6 +145,7 @@ def bind_arguments(
             shape = tuple(int(n) for n in array.values.shape)
             specs.append(ArgumentSpec(name, shape, array.dtype, access=Access.UPDATE))
         else:
+            require_static(name, value)
             plain = value.item() if isinstance(value, np.generic) else value
             specs.append(ArgumentSpec(name, value=plain))
     return arrays, specs

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.isa.enums import Engine, ReduceCommand
 from nki_agent.isa.ops import ALU_OPS, Family
 from nki_agent.sim.alu import BINARY, FOLDS, IDENTITY, ORDER_FREE
@@ -143,6 +144,10 @@ def tensor_reduce(site: Site) -> None:
 
 def accumulate(site: Site, lanes: Array, result: Array, *, op: str, command: ReduceCommand) -> None:
     """Add what the command does to the registers with the reduction of this instruction."""
+    if command is ReduceCommand.REDUCE or (
+        command is ReduceCommand.IDLE and site.has_tensor("reduce_res")
+    ):
+        site.check(_check_registers, site.call.declaration.name, lanes)
     match command:
         case ReduceCommand.IDLE:
             pass
@@ -156,6 +161,19 @@ def accumulate(site: Site, lanes: Array, result: Array, *, op: str, command: Red
             initial = site.scratch((result.size, 1))
             site.copy(initial, site.read_column("reduce_init", initial.ndim))
             site.step(BINARY[op], initial.reshape(-1), result, lanes)
+
+
+def _check_registers(op: str, lanes: Array) -> Diagnostic | None:
+    if not np.isnan(lanes).any():
+        return None
+    return Diagnostic(
+        code="NK506",
+        severity=Severity.WARNING,
+        what=f"accumulator registers that `{op}` goes on from",
+        got="undefined, or NaN",
+        limit="what an earlier instruction left there",
+        hint="begin with `reduce_cmd=nisa.reduce_cmd.reset_reduce`",
+    )
 
 
 def _accumulate_on_vector(site: Site, result: Array, *, op: str, lanes_of: str) -> Array:
@@ -188,6 +206,8 @@ def tensor_scalar_cumulative(site: Site) -> None:
         site.copy(lanes, np.array(IDENTITY[op], np.float32))
     elif command is ReduceCommand.LOAD_REDUCE:
         site.copy(lanes[:, None], site.read_column("imm1", len(shape)))
+    else:
+        site.check(_check_registers, site.call.declaration.name, lanes)
     run = _subtract_along if op == "subtract" else _accumulate_along
     site.step(run, FOLDS[op], values, lanes)
     site.store("dst", values, shape)

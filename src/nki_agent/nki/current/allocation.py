@@ -255,9 +255,22 @@ def tile_like(x: NkiTensor, dtype: object, shape: tuple[int, ...] | None = None)
     return allocate(x.shape if shape is None else shape, x.dtype if dtype is None else dtype)
 
 
+def _require_side(tensor: object, what: str, *, on_chip: bool) -> None:
+    """Refuse a tensor on the wrong side of a load or store."""
+    if isinstance(tensor, NkiTensor) and tensor._storage.on_chip is not on_chip:
+        fail(
+            "NK301",
+            f"memory of {what}",
+            got=tensor.buffer,
+            limit="sbuf" if on_chip else "hbm",
+            hint="copy on chip with `nisa.tensor_copy`, or from HBM to HBM with `nisa.dma_copy`",
+        )
+
+
 @public
 def load(src: NkiTensor, dtype: object = None) -> NkiTensor:
     """Copy an HBM view into a new SBUF tile of the same shape."""
+    _require_side(src, "`src` of `nl.load`", on_chip=False)
     tile = tile_like(src, dtype)
     ISA["dma_copy"](dst=tile, src=src)
     return tile
@@ -266,6 +279,8 @@ def load(src: NkiTensor, dtype: object = None) -> NkiTensor:
 @public
 def store(dst: NkiTensor, value: NkiTensor) -> None:
     """Copy an SBUF tile to an HBM view."""
+    _require_side(dst, "`dst` of `nl.store`", on_chip=False)
+    _require_side(value, "`value` of `nl.store`", on_chip=True)
     ISA["dma_copy"](dst=dst, src=value)
 
 
@@ -280,6 +295,7 @@ def copy(x: NkiTensor, dtype: object = None) -> NkiTensor:
 @public
 def load_transpose2d(src: NkiTensor, dtype: object = None) -> NkiTensor:
     """Load an HBM matrix transposed: by `dma_transpose`, or element by element if not 2 bytes."""
+    _require_side(src, "`src` of `nl.load_transpose2d`", on_chip=False)
     if src.ndim != MATRIX_DIMS:
         fail(
             "NK203",

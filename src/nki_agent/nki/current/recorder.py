@@ -7,6 +7,7 @@ another.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import sys
@@ -48,7 +49,8 @@ from nki_agent.program.records import (
 from nki_agent.program.structure import INSTRUCTIONS_MAX
 
 _OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
-_IMPORT_MACHINERY = "<frozen "
+_MACHINERY = ("<frozen ", contextlib.__file__)
+"""Python's own frames between a kernel's: imports, and `with`."""
 _FIRST_OWN = ("run_entry", "_trace_files", "run_script")
 """Functions of ours that run code of others: what called them is no part of a kernel's stack."""
 
@@ -344,7 +346,7 @@ def frames_of(frame: FrameType | None) -> Stack:
         own = code.co_filename.startswith(_OWN_FOLDER)
         if own and code.co_name in _FIRST_OWN:
             break
-        if not own and not code.co_filename.startswith(_IMPORT_MACHINERY):
+        if not own and not code.co_filename.startswith(_MACHINERY):
             frames.append(Frame(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return tuple(reversed(frames))

@@ -14,7 +14,7 @@ import inspect
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NoReturn
@@ -114,16 +114,17 @@ def trace_function(
 ) -> TraceReply:
     """Trace a kernel object that exists in this process (the user's own code)."""
     launch = Launch() if kernel.lnc == 1 else Launch(grid=(kernel.lnc,), cores=kernel.lnc)
-    return _answer(lambda: run_entry(kernel, arguments, target, launch), {})
+    script = kernel.function.__code__.co_filename
+    return _answer(lambda: run_entry(kernel, arguments, target, launch), {}, script)
 
 
-def _answer(make: Callable[[], Program], files: Mapping[str, str]) -> TraceReply:
+def _answer(make: Callable[[], Program], files: Mapping[str, str], script: str = "") -> TraceReply:
     try:
         return TraceReply(program=make(), findings=())
     except KernelError as error:
         return TraceReply(program=None, findings=(error.diagnostic,))
     except (MemoryError, RecursionError) as error:
-        return TraceReply(program=None, findings=(_too_much(error, files),))
+        return TraceReply(program=None, findings=(_too_much(error, files or (script,)),))
     except BaseException as error:
         finding = _raised(error, files)
         if finding is None:
@@ -141,13 +142,14 @@ def _unstorable(error: Exception) -> Diagnostic:
     )
 
 
-def _too_much(error: BaseException, files: Mapping[str, str]) -> Diagnostic:
-    what = "memory" if isinstance(error, MemoryError) else "recursion depth"
+def _too_much(error: BaseException, files: Collection[str]) -> Diagnostic:
+    is_memory = isinstance(error, MemoryError)
+    what = "memory" if is_memory else "recursion depth"
     return Diagnostic(
         code="NK111",
         what=f"tracing ran out of {what}",
         where=_where(error, files)[-1:],
-        hint="use larger tiles and fewer instructions",
+        hint="use larger tiles and fewer instructions" if is_memory else "let the recursion end",
     )
 
 
@@ -174,7 +176,7 @@ def _text_of(error: BaseException) -> str:
         return "an error that cannot be printed"
 
 
-def _where(error: BaseException, files: Mapping[str, str]) -> Stack:
+def _where(error: BaseException, files: Collection[str]) -> Stack:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
     return tuple(Frame(f.filename, f.lineno or 0, f.name) for f in frames)
 
