@@ -51,7 +51,10 @@ def run(row: dict[str, Any]) -> Array:
     wanted, output = array(row["dst"]), row.get("output", "dst")
     memories = TABLE[row["op"]].parameter(output).memories
     memory = Memory.SBUF if Memory.SBUF in memories else Memory.PSUM
-    view = builder.tile(wanted.shape, DType(row["dst"]["dtype"]), memory)
+    if "before" in row:
+        view = builder.load(output, array(row["before"]), DType(row["before"]["dtype"]))
+    else:
+        view = builder.tile(wanted.shape, DType(row["dst"]["dtype"]), memory)
     operands[output] = view
     form = row.get("tile", {})
     for parameter in TABLE[row["op"]].parameters:
