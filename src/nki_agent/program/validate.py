@@ -24,6 +24,7 @@ from nki_agent.isa.enums import Memory
 from nki_agent.isa.rules import check_call
 from nki_agent.isa.signature import Operand, Pattern, Signature
 from nki_agent.isa.table import TABLE
+from nki_agent.program.numbers import check_numbers
 from nki_agent.program.records import (
     Dynamic,
     DynamicKind,
@@ -66,7 +67,11 @@ def check_program(program: Program, chip: ChipSpec) -> list[Diagnostic]:
         ]
     findings = list(_check_tensors(program, chip)) or list(_check_signatures(program, chip))
     findings = findings or list(_check_bounds(program))
-    return findings or [*_check_dynamic(program), *_check_scopes(program)]
+    return findings or [
+        *check_numbers(program),
+        *_check_dynamic(program),
+        *_check_scopes(program),
+    ]
 
 
 def _check_tensors(program: Program, chip: ChipSpec) -> Iterator[Diagnostic]:
