@@ -45,7 +45,9 @@ return o
 """
     half = "nisa.dma_copy(dst=w[core * 64:core * 64 + 64], src=a[core * 64:core * 64 + 64])"
     assert place_body(text.format(first=half), (128, 8), cores=2).codes == []
-    assert place_body(text.format(first=""), (128, 8), cores=2).codes == ["NK207"]
+    placed = place_body(text.format(first=""), (128, 8), cores=2)
+    assert placed.codes == ["NK207"]
+    assert "core_barrier" in placed.findings[0].hint
 
 
 def test_order_alternates_at_barriers_and_keeps_each_core_own() -> None:

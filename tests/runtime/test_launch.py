@@ -230,3 +230,20 @@ def test_bfloat16_array_goes_through(tmp_path: Path) -> None:
 def test_simulate_of_what_is_no_kernel_says_so() -> None:
     with installed() as modules, pytest.raises(KernelError, match="is int"):
         modules["nki"].simulate(3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("double()", "missing a required argument: 'x'"),
+        ("double(np.ones((3, 4), np.float32), foo=1)", "unexpected keyword argument 'foo'"),
+        ("double['2'](np.ones((3, 4), np.float32))", "is '2', but the limit is 1 or 2"),
+    ],
+)
+def test_call_that_does_not_fit_names_the_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], call: str, words: str
+) -> None:
+    assert run(tmp_path, call + "\n") == 1
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert words in err

@@ -110,7 +110,7 @@ _ROWS = (
         "NK116",
         "Launch not allowed",
         "The current dialect launches on 1 or 2 cores.",
-        "Remove `grid`, or set it to (1,).",
+        "Call `kernel(x)` or `kernel[2](x)`; a file that is judged may set `grid` to 1 or 2.",
     ),
     CodeInfo(
         "NK117",

@@ -175,13 +175,14 @@ def format_summary(summary: Summary) -> str:
     )
     if dma.minimal_ratio is not None:
         moved += f", {dma.minimal_ratio:.2f}x the minimal bytes"
+    both = " on both cores" if summary.cores > 1 else ""
     rows = [
         f"latency     {head}",
         *(f"but         {note}" for note in dict.fromkeys(summary.notes)),
         f"limited by  {summary.limit}: {summary.limit_text}",
         f"work        {engines}",
         f"dma         {moved}",
-        f"chain       {summary.num_instructions} instructions; the longest chain by source line:",
+        f"chain       {summary.num_instructions} instructions{both}; the longest chain by line:",
         *(_format_line(line) for line in summary.lines if line.critical_ns > 0),
     ]
     if summary.advice:

@@ -435,7 +435,7 @@ def not_on_generation(what: str, first_generation: int, call: Call) -> Diagnosti
         what=f"{what} on NeuronCore-v{call.chip.generation}",
         got="not available",
         limit=f"NeuronCore-v{first_generation} or newer",
-        hint="choose another `--target`, or write it with other instructions",
+        hint="choose another target, or write it with other instructions",
     )
 
 

@@ -134,8 +134,21 @@ def _key(kernel: Kernel, specs: Sequence[ArgumentSpec], settings: Settings) -> K
 def bind_arguments(
     kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[dict[str, ArrayArgument], list[ArgumentSpec]]:
-    """The arrays of a call by parameter, and what a trace needs to know of all arguments."""
-    bound = inspect.signature(kernel.function).bind(*args, **kwargs)
+    """The arrays of a call by parameter, and what a trace needs to know of all arguments.
+
+    Raises:
+        KernelError: The arguments do not fit the parameters, or no kernel takes such values.
+    """
+    signature = inspect.signature(kernel.function)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        finding = Diagnostic(
+            code="NK112",
+            what=f"call of kernel `{kernel.__name__}`: {error}",
+            hint=f"its parameters are {signature}",
+        )
+        raise KernelError(finding) from error
     bound.apply_defaults()
     arrays: dict[str, ArrayArgument] = {}
     specs = []

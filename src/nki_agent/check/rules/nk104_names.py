@@ -176,5 +176,5 @@ def _judge_generation(api: ApiName, generation: int) -> Diagnostic | None:
         what=f"instruction `{SHORT_NAMES[api.module]}.{api.name}` on NeuronCore-v{generation}",
         got="not available",
         limit=f"NeuronCore-v{declaration.first_generation} or newer",
-        hint="choose another `--target`, or write it with other instructions",
+        hint="choose another target, or write it with other instructions",
     )

@@ -144,6 +144,10 @@ def _span(cells: Cells, missing: Ints, tensor: Tensor, itemsize: int) -> str:
     return f"partitions {first}..{last}, elements {low}..{high} of each"
 
 
+def _is_on_chip(columns: Columns, read: UnwrittenRead) -> bool:
+    return columns.program.tensors[int(columns.tensor[read.row])].memory.is_on_chip
+
+
 def make_finding(columns: Columns, read: UnwrittenRead, *, severity: Severity) -> Diagnostic:
     """The finding for one read; a warning where no result depends on the bytes."""
     program = columns.program
@@ -163,6 +167,11 @@ def make_finding(columns: Columns, read: UnwrittenRead, *, severity: Severity) -
             "write the tile first (`nisa.dma_copy`, `nisa.memset`), or slice every operand to the"
             " rows and columns that hold data: `tile[:rows, :cols]`"
         )
+        if len(program.bodies) > 1 and not _is_on_chip(columns, read):
+            hint = (
+                "if the other core writes them, let both call `nisa.core_barrier(data=...,"
+                " cores=(0, 1))` in between; else write them first"
+            )
     else:
         what = (
             f"`{operand.role}` of `{op}` may read elements of {tensor} that nothing has written:"

@@ -77,9 +77,9 @@ class Kernel:
             fail(
                 "NK116",
                 "launch of a kernel",
-                got=str(lnc)[:60],
+                got=repr(lnc)[:60],
                 limit="1 or 2 (NKI only supports LNC 1 or 2)",
-                hint="write loops over tiles inside of the kernel",
+                hint="`kernel[2]` runs on two cores; write loops over tiles inside of the kernel",
             )
         return self if value == self.lnc else Kernel(self.function, lnc=int(str(value)))
 

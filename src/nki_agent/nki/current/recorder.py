@@ -387,7 +387,7 @@ def require_generation(what: str, generation: int) -> None:
             f"{what} on NeuronCore-v{found}",
             got="not available",
             limit=f"NeuronCore-v{generation} or newer",
-            hint="choose another `--target`",
+            hint="choose another target",
         )
 
 
