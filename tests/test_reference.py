@@ -21,3 +21,9 @@ def test_codes_belong_to_a_family_and_to_their_key() -> None:
 def test_codes_in_source_are_in_the_catalogue() -> None:
     used = {code for module in read_modules() for code in CODE.findall(module.text)}
     assert used - set(CATALOGUE) == set()
+
+
+def test_codes_in_the_catalogue_have_a_rule() -> None:
+    rules = [m for m in read_modules() if m.path.name != "catalogue.py"]
+    used = {code for module in rules for code in CODE.findall(module.text)}
+    assert set(CATALOGUE) - used == set()

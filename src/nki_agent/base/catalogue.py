@@ -319,12 +319,6 @@ _ROWS = (
         "Let all of them reach the same barriers, exchanges and collectives in the same order.",
     ),
     CodeInfo(
-        "NK404",
-        "Data race under `no_reorder`",
-        "Instructions of different engines touch the same bytes without an order.",
-        "Leave `no_reorder` out, or add `depends_on`.",
-    ),
-    CodeInfo(
         "NK501",
         "Wrong result",
         "An output differs from the reference by more than the task's tolerance.",

@@ -45,7 +45,7 @@ BLOCK = 16
 BLOCK_PARTS = (1, 2, 4, 8, 16)
 TRANSPOSE_COLUMNS_MAX = 128
 INDEX_ROWS_MAX = 128
-INDEXED_4D = ("rows", "middle", "middle", "columns")
+MATRIX_DIMS = 2
 
 
 def _copy_engines(call: Call) -> tuple[Engine, ...]:
@@ -112,7 +112,7 @@ def _transpose_mode(call: Call) -> Iterator[Diagnostic]:
 def _hardware_transpose(call: Call) -> Iterator[Diagnostic]:
     """2-D sources: the isa page says 16 rows, the notes of 0.6.0 a part of 16; parts are taken."""
     shape = call.get("src").shape
-    rows = shape[0] * shape[-2] if len(shape) > len("2d") else BLOCK
+    rows = shape[0] * shape[-2] if len(shape) > MATRIX_DIMS else BLOCK
     fits = shape[0] in BLOCK_PARTS and rows % BLOCK == 0 and shape[-1] <= TRANSPOSE_COLUMNS_MAX
     if not fits:
         limit = "first size 1, 2, 4, 8 or 16, times the last but one a multiple of 16; last at most"
@@ -133,7 +133,7 @@ def _gathering_transpose(call: Call) -> Iterator[Diagnostic]:
         limit = f"a multiple of {BLOCK} rows, at most {TRANSPOSE_COLUMNS_MAX} columns"
         hint = "gather with `nisa.dma_copy`, then transpose"
         yield _finding(call, "shape of `src` with indices", list(shape), limit, hint)
-    if len(shape) == len(INDEXED_4D) and 1 not in shape[1:3]:
+    if len(shape) == max(TRANSPOSE_AXES) and 1 not in shape[1:3]:
         limit = "a middle dimension of size 1"
         hint = "gather with `nisa.dma_copy`, then transpose"
         yield _finding(call, "shape of `src` with indices", list(shape), limit, hint)
