@@ -137,7 +137,11 @@ def _bind(argument: TensorArgument) -> Binding:
 
 
 def _constructor_sizes(form: FileForm, sizes: Sizes) -> dict[str, int]:
-    wanted = list(signature(form.entry).parameters)
+    wanted = [
+        parameter.name
+        for parameter in signature(form.entry).parameters.values()
+        if parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+    ]
     if unknown := [name for name in wanted if name not in sizes]:
         raise TaskError(
             f"{form.user.path.name}: the constructor takes `{unknown[0]}`, which {SHAPES} does "
