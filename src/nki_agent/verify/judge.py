@@ -110,11 +110,8 @@ class Judge:
         """Read the source only."""
         return check_source(kernel.files, kernel.main, target=self.target)
 
-    def compile(self, kernel: Kernel, task: Task) -> CompileResult:
-        """Check, trace and lay out a kernel at the task's dev shapes."""
-        return self._compile(kernel, task.dev)
-
-    def _compile(self, kernel: Kernel, shapes: ShapeSet) -> CompileResult:
+    def compile(self, kernel: Kernel, shapes: ShapeSet) -> CompileResult:
+        """Check, trace and lay out a kernel at one choice of a task's sizes."""
         return compile_kernel(kernel, shapes, target=self.target, sandbox=self._sandbox)
 
     def judge(
@@ -137,7 +134,7 @@ class Judge:
         verdict = _Draft(kernel, task, self.target, root_seed)
         claimed = task.perf if scope is Scope.CLAIM else task.dev
         for shapes in task.shape_sets_in(scope):
-            compiled = self._compile(kernel, shapes)
+            compiled = self.compile(kernel, shapes)
             verdict.add_compiled(compiled)
             if compiled.stage is not None:
                 break
