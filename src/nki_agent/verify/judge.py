@@ -34,6 +34,7 @@ from nki_agent.task.undecided import accept_ties
 from nki_agent.verify.budget import memory_bytes_max
 from nki_agent.verify.compiling import CompileResult, compile_kernel
 from nki_agent.verify.kernel import Kernel
+from nki_agent.verify.look import Look, look_at
 from nki_agent.verify.speed import Speed, estimate_speed
 from nki_agent.verify.verdict import Hashes, OutputError, Stage, Trial, Verdict
 
@@ -114,6 +115,10 @@ class Judge:
     def compile(self, kernel: Kernel, shapes: ShapeSet) -> CompileResult:
         """Check, trace and lay out a kernel at one choice of a task's sizes."""
         return compile_kernel(kernel, shapes, target=self.target, sandbox=self._sandbox)
+
+    def look(self, kernel: Kernel, shapes: ShapeSet) -> Look:
+        """Compile a kernel and schedule it, without data."""
+        return look_at(self.compile(kernel, shapes), shapes, self.target)
 
     def judge(
         self, kernel: Kernel, task: Task, *, root_seed: int, scope: Scope = Scope.PROOF
