@@ -138,7 +138,7 @@ class Judge:
     def _judge(self, kernel: Kernel, task: Task, root_seed: int, scope: Scope) -> Verdict:
         start_ns = self._clock.monotonic_ns()
         verdict = _Draft(kernel, task, self.target, root_seed)
-        claimed = task.perf if scope is Scope.CLAIM else task.dev
+        claimed = task.dev if scope is Scope.PROOF else task.perf
         for shapes in task.shape_sets_in(scope):
             compiled = self.compile(kernel, shapes)
             verdict.add_compiled(compiled)
@@ -146,6 +146,7 @@ class Judge:
                 break
             assert compiled.program is not None
             assert compiled.placement is not None
+            # Where speed is claimed at the shapes of the proof, the proof is the claim.
             number = None if shapes is task.dev else 1
             run = self._run_trials(compiled.program, task, shapes, root_seed, number=number)
             verdict.add_run(run)
