@@ -13,6 +13,7 @@ import msgspec
 
 from nki_agent.base.errors import UsageError
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
+from nki_agent.task.task import Scope
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.verdict import Verdict
 
@@ -26,6 +27,7 @@ class Job:
     task: Path
     """The task's file; a worker loads it, never the caller."""
     target: Target = DEFAULT_TARGET
+    scope: Scope = Scope.PROOF
     root_seed: int | None = None
     """None is a secret seed, drawn when the job runs; the verdict records it."""
 

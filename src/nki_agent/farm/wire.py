@@ -20,6 +20,7 @@ from nki_agent.farm.job import End, Job
 from nki_agent.sandbox.child import read_all
 from nki_agent.sandbox.libc import open_memory_file
 from nki_agent.sandbox.outcome import MIB, Limits
+from nki_agent.task.task import Scope
 from nki_agent.verify.kernel import Kernel
 
 PACKET_BYTES: Final = 1 << 16
@@ -91,6 +92,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     main: bytes
     task: bytes
     target: Target
+    scope: Scope
     root_seed: int | None
 
     @classmethod
@@ -101,6 +103,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
             main=_to_bytes(job.kernel.main),
             task=os.fsencode(job.task.absolute()),
             target=job.target,
+            scope=job.scope,
             root_seed=job.root_seed,
         )
 

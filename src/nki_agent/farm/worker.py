@@ -87,7 +87,7 @@ class Worker:
                 limits=self._limits.trace,
             )
         seed = draw_root_seed() if order.root_seed is None else order.root_seed
-        return judge.judge(order.kernel, task, root_seed=seed)
+        return judge.judge(order.kernel, task, root_seed=seed, scope=order.scope)
 
     def load(self, path: Path) -> Task:
         """The task of a file, from memory if nothing has changed."""
