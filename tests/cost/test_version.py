@@ -12,7 +12,7 @@ from nki_agent.verify.kernel import Kernel
 
 FROZEN = Path(__file__).parent / "frozen"
 TASKS = {
-    "linear": '''
+    "linear": """
 import torch
 from torch import nn
 
@@ -29,8 +29,8 @@ class Model(nn.Module):
 
     def forward(self, x):
         return nn.functional.gelu(self.layer(x))
-''',
-    "attention": '''
+""",
+    "attention": """
 import torch
 
 SHAPES = {"dev": {"M": 150, "N": 140}}
@@ -40,7 +40,7 @@ OUTPUTS = {"out": "bfloat16[2, M, 32]"}
 
 def reference(x, y, z):
     return torch.nn.functional.scaled_dot_product_attention(x, y, z)
-''',
+""",
 }
 LATENCIES_NS = {
     (1, "linear", Target.TRN1): 10772.092436974788,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 import threading
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import Final, Self
 import msgspec
 
 from nki_agent.base.errors import MachineError
+from nki_agent.base.linefile import Warn, find_free_name
 from nki_agent.verify.verdict import SCHEMA, Verdict
 
 DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -28,8 +28,6 @@ TABLE: Final = f"verdicts_{SCHEMA}"
 PRIVATE: Final = ""
 """SQLite's name of a database of one connection, in memory and, when large, on disk."""
 BESIDE: Final = ("-wal", "-shm")
-
-Warn = Callable[[str], object]
 
 
 class VerdictCache:
@@ -143,11 +141,3 @@ def _connect(path: Path | None) -> sqlite3.Connection:
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE
-
-
-def find_free_name(path: Path, word: str) -> Path:
-    """A name beside `path` that nothing has: `results.jsonl.torn-1`."""
-    number = 1
-    while (found := path.with_name(f"{path.name}.{word}-{number}")).exists():
-        number += 1
-    return found

@@ -1,12 +1,13 @@
-"""One job of the judge, and the four ways in which it can end.
+"""One job of the judge, and the ways in which it can end.
 
-Law: a verdict is written for `Judged` only. The other three say nothing about the kernel: our own
-bug, the machine, bad input.
+Law: a verdict is written for `Judged` only. All but that and `Looked` say nothing about the kernel:
+our own bug, the machine, bad input.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,15 @@ from nki_agent.base.errors import UsageError
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.task.task import Scope
 from nki_agent.verify.kernel import Kernel
+from nki_agent.verify.look import Look
 from nki_agent.verify.verdict import Verdict
+
+
+class Ask(StrEnum):
+    """What is wanted of the judge."""
+
+    VERDICT = "verdict"
+    LOOK = "look"  # without data: how far it comes, where its time would go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +36,7 @@ class Job:
     task: Path
     """The task's file; a worker loads it, never the caller."""
     target: Target = DEFAULT_TARGET
+    ask: Ask = Ask.VERDICT
     scope: Scope = Scope.PROOF
     root_seed: int | None = None
     """None is a secret seed, drawn when the job runs; the verdict records it."""
@@ -45,6 +55,12 @@ class Judged(msgspec.Struct, frozen=True, tag="judged"):
     """The judge's word, good or bad."""
 
     verdict: Verdict
+
+
+class Looked(msgspec.Struct, frozen=True, tag="looked"):
+    """What a look says."""
+
+    look: Look
 
 
 class Faulted(msgspec.Struct, frozen=True, tag="faulted"):
@@ -66,4 +82,4 @@ class Unusable(msgspec.Struct, frozen=True, tag="unusable"):
     hint: str = ""
 
 
-End = Judged | Faulted | Lost | Unusable
+End = Judged | Looked | Faulted | Lost | Unusable

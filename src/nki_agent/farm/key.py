@@ -63,6 +63,7 @@ class KeyMaker:
             "task": task,
             "format": str(FORMAT_VERSION),
             "target": job.target.value,
+            "ask": job.ask.value,
             "scope": job.scope.value,
             "tool": nki_agent.__version__,
             "verdict": str(SCHEMA),

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from nki_agent.chip.spec import Target
-from nki_agent.farm.job import End, Job
+from nki_agent.farm.job import Ask, End, Job
 from nki_agent.sandbox.child import read_all
 from nki_agent.sandbox.libc import open_memory_file
 from nki_agent.sandbox.outcome import MIB, Limits
@@ -92,6 +92,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     main: bytes
     task: bytes
     target: Target
+    ask: Ask
     scope: Scope
     root_seed: int | None
 
@@ -103,6 +104,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
             main=_to_bytes(job.kernel.main),
             task=os.fsencode(job.task.absolute()),
             target=job.target,
+            ask=job.ask,
             scope=job.scope,
             root_seed=job.root_seed,
         )

@@ -24,7 +24,7 @@ import msgspec
 from nki_agent.base.errors import MachineError, TaskError, UsageError
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.chip.spec import Target
-from nki_agent.farm.job import End, Faulted, Judged, Lost, Unusable
+from nki_agent.farm.job import Ask, End, Faulted, Judged, Looked, Lost, Unusable
 from nki_agent.farm.key import read_task_tree
 from nki_agent.farm.wire import FarmLimits, Order, Reply, receive, send
 from nki_agent.sandbox.child import FAILURE_STATUS
@@ -32,7 +32,6 @@ from nki_agent.sandbox.jail import die_with, read_address_space_bytes
 from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge
-from nki_agent.verify.verdict import Verdict
 
 SHORTAGES: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO}
@@ -73,11 +72,11 @@ class Worker:
     def run(self, order: Order) -> End:
         """The end of one job; raises nothing."""
         try:
-            return Judged(self._judge(order))
+            return self._answer(order)
         except BaseException as error:  # noqa: BLE001 - every error is one of the ends
             return end_of(error)
 
-    def _judge(self, order: Order) -> Verdict:
+    def _answer(self, order: Order) -> End:
         task = self.load(order.path)
         judge = self._judges.get(order.target)
         if judge is None:
@@ -86,8 +85,12 @@ class Worker:
                 allow_unsandboxed=self._limits.allow_unsandboxed,
                 limits=self._limits.trace,
             )
-        seed = draw_root_seed() if order.root_seed is None else order.root_seed
-        return judge.judge(order.kernel, task, root_seed=seed, scope=order.scope)
+        match order.ask:
+            case Ask.LOOK:
+                return Looked(judge.look(order.kernel, task.dev))
+            case Ask.VERDICT:
+                seed = draw_root_seed() if order.root_seed is None else order.root_seed
+                return Judged(judge.judge(order.kernel, task, root_seed=seed, scope=order.scope))
 
     def load(self, path: Path) -> Task:
         """The task of a file, from memory if nothing has changed."""
