@@ -163,7 +163,7 @@ class Toolbox:
 
     async def _run_compile(self, source: str) -> CompileResult:
         kernel = Kernel.from_text(source)
-        result = await asyncio.to_thread(self._judge.compile, kernel, self.task)
+        result = await asyncio.to_thread(self._judge.compile, kernel, self.task.dev)
         known = {draft.source: draft.stage for draft in self._drafts}
         self._drafts.append(Draft(source=source, stage=result.stage or known.get(source)))
         return result

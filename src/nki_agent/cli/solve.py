@@ -124,7 +124,7 @@ class Run:
         if episode.verdict is None or episode.kernel is None:
             return None
         self.folder.write_json(self.folder.verdict, episode.verdict)
-        found = self.judge.compile(Kernel.from_text(episode.kernel), self.task)
+        found = self.judge.compile(Kernel.from_text(episode.kernel), self.task.dev)
         if found.stage is not None or found.program is None or found.placement is None:
             return None
         speed = estimate_speed(found.program, found.placement, self.task.dev, self.config.target)
