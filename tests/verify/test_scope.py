@@ -61,10 +61,13 @@ def test_proof_has_five_trials_at_dev_and_one_at_the_odd_shapes(judge: Judge, ta
     assert verdict.speed_shapes == "dev"
 
 
-def test_claim_adds_a_trial_at_perf_and_its_speed(judge: Judge, task: Task) -> None:
+def test_claim_is_a_trial_at_perf_and_its_speed(judge: Judge, task: Task) -> None:
     proof = judged(judge, task, HONEST, Scope.PROOF)
     claim = judged(judge, task, HONEST, Scope.CLAIM)
-    assert [t.shapes for t in claim.trials] == ["dev"] * 5 + ["odd", "perf"]
+    both = judged(judge, task, HONEST, Scope.ALL)
+    assert [t.shapes for t in claim.trials] == ["perf"]
+    assert [t.shapes for t in both.trials] == ["dev"] * 5 + ["odd", "perf"]
+    assert both.latency_ns == claim.latency_ns
     assert claim.speed_shapes == "perf"
     assert claim.bound_ns is not None
     assert proof.bound_ns is not None
@@ -77,6 +80,7 @@ def test_claim_adds_a_trial_at_perf_and_its_speed(judge: Judge, task: Task) -> N
         (7, Scope.PROOF, Stage.WRONG),
         (256, Scope.PROOF, Stage.RIGHT),
         (256, Scope.CLAIM, Stage.WRONG),
+        (256, Scope.ALL, Stage.WRONG),
     ],
 )
 def test_kernel_that_is_wrong_at_one_shape_is_wrong_where_that_is_tried(
