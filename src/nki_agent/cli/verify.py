@@ -15,6 +15,7 @@ from nki_agent.cli.inputs import (
     TARGET_HELP,
     TASK_HELP,
     UNSANDBOXED_HELP,
+    UNTRUSTED_HELP,
     read_kernel,
     read_target,
     read_task,
@@ -31,11 +32,12 @@ def verify(
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Judge a kernel for a task: is it right, and how fast will it be."""
     chosen, source = read_target(target), read_kernel(kernel)
-    loaded = read_task(task)
+    loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)
     with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed) as judge:
         verdict = judge.judge(source, loaded, root_seed=draw_root_seed() if seed is None else seed)
     if as_json:
