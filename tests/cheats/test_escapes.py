@@ -83,4 +83,4 @@ def test_kernel_that_tries_to_escape_is_not_right(
     verdict = impatient.judge(Kernel(files, MAIN_NAME), softmax, root_seed=ROOT_SEED)
     assert not verdict.right, escape.what
     assert verdict.diagnostics
-    assert impatient.compile(HONEST.kernel, softmax).stage is None
+    assert impatient.compile(HONEST.kernel, softmax.dev).stage is None

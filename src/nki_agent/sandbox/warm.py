@@ -83,6 +83,11 @@ class WarmProcess:
         """Its process id."""
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was not ended by us."""
+        return self._control.fileno() >= 0
+
     def run(self, payload: bytes, limits: Limits) -> Outcome:
         """Run the callable once; LostError when the warmed process is gone."""
         start_ns = self._clock.monotonic_ns()
