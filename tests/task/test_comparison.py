@@ -52,6 +52,12 @@ def test_bfloat16_rounding_is_wrong_in_float32() -> None:
     assert "bfloat16" in found.mismatch.pattern
 
 
+def test_bfloat16_rounding_is_wrong_in_float16() -> None:
+    wanted = normals()
+    rounded = wanted.astype(ml_dtypes.bfloat16).astype(np.float16)
+    assert not judge(wanted, rounded, dtype=DType.FLOAT16, name=ToleranceClass.B1).right
+
+
 @given(share=st.floats(0.2, 0.9) | st.floats(1.1, 4.0))
 @settings(deadline=None, max_examples=25)
 def test_relative_l2_error_decides_at_its_limit(share: float) -> None:
