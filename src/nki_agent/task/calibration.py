@@ -261,7 +261,7 @@ def _ratios(shapes: ShapeSet, name: ToleranceClass, pair: Pair) -> dict[str, flo
             own[o.name],
             dtype=o.dtype,
             tolerance=tolerance_for(name, o.dtype),
-            explain=False,
+            context=None,
         ).ratio
         for o in shapes.results
     }
