@@ -99,6 +99,20 @@ def arrange(shapes: ShapeSet, results: Results) -> dict[str, Array]:
     return arranged
 
 
+def stand_in(
+    shapes: ShapeSet, inputs: Mapping[str, Array], precision: Precision
+) -> dict[str, Array]:
+    """What an honest kernel that computes in this precision stores."""
+    found = arrange(shapes, shapes.reference.run(inputs, precision=precision))
+    return round_results(shapes, found)
+
+
+def round_results(shapes: ShapeSet, results: Mapping[str, Array]) -> dict[str, Array]:
+    """Results rounded to the dtypes that they are stored in."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {o.name: results[o.name].astype(o.dtype.numpy_dtype) for o in shapes.results}
+
+
 def _as_stored(array: Array, output: Output) -> Array:
     if output.dtype.is_float:
         return array.astype(np.float64)
