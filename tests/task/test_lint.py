@@ -24,10 +24,16 @@ FIT = {
     "largest": ("x.amax(-1)", "torch.randn(130, 96)"),
     "place": ("x.argmax(-1)", "torch.randn(130, 96)"),
     "top": ("torch.topk(x, 8)", "torch.randn(130, 96)"),
+    "sum of all": ("x.sum()", "torch.randn(5000)"),
+    "layer norm in bfloat16": (
+        "functional.layer_norm(x, (96,))",
+        "torch.randn(40, 96).bfloat16()",
+    ),
     "sum": ("x.sum(0)", "torch.randn(130, 96)"),
     "running": ("x.cumsum(-1)", "torch.randn(40, 96)"),
     "comparison": ("x > 0", "torch.randn(40, 96)"),
     "half": ("torch.exp(x)", "torch.randn(40, 96).half()"),
+    "half with large values": ("torch.exp(x)", "torch.randn(130, 300).half()"),
     "pool": ("functional.avg_pool2d(x, 2)", "torch.randn(2, 8, 14, 14)"),
     "causal": (
         "torch.softmax(x.masked_fill(torch.ones(64, 64).triu(1) > 0, -torch.inf), -1)",

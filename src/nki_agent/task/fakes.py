@@ -18,18 +18,22 @@ Array = NDArray[Any]
 
 NUM_DRAWS = 2
 """Other draws of an input that may show that it matters: the further standard trials."""
+_MATRIX_RANK = 2
 _CHANGED = 1.25
 """A factor for inputs that have the same values in every trial."""
 
 
 def check_constants(subject: Subject) -> Iterator[LintFinding]:
-    """The best constant output, and the best constant of each row."""
+    """The best constant output for two seeds, and the best constant of each row for one."""
     for output in subject.judged:
         margins = {
-            what: subject.margin(output, array) for what, array in _list_constants(subject, output)
+            what: max(subject.margin(output, array, number=n) for n in (0, 1))
+            for what, array in _list_constants(subject, output)
         }
-        if margins and min(margins.values()) < FAILS_BY:
-            best = min(margins, key=lambda what: margins[what])
+        if (rows := _row_means(subject, output)) is not None:
+            margins["the mean of each row"] = subject.margin(output, rows)
+        best = min(margins, key=lambda what: margins[what])
+        if margins[best] < FAILS_BY:
             yield _too_near(
                 Check.CONSTANT,
                 f"`{output.name}` filled with {best}",
@@ -39,7 +43,8 @@ def check_constants(subject: Subject) -> Iterator[LintFinding]:
 
 
 def _list_constants(subject: Subject, output: Output) -> Iterator[tuple[str, Array]]:
-    wanted = subject.wanted[0][output.name].astype(np.float64)
+    """No kernel knows the seed: a constant has to serve two of them."""
+    wanted = np.stack([subject.wanted[n][output.name] for n in (0, 1)]).astype(np.float64)
     values, counts = np.unique(wanted, return_counts=True)
     constants = {
         "zeros": 0.0,
@@ -49,10 +54,15 @@ def _list_constants(subject: Subject, output: Output) -> Iterator[tuple[str, Arr
     }
     for what, value in constants.items():
         yield what, _store(np.full(output.shape, value), output)
-    rows = wanted.mean(axis=-1, keepdims=True)
-    # Rows that are constant by design take a kernel that computes them.
-    if wanted.ndim > 1 and output.shape[-1] > 1 and (wanted != wanted[..., :1]).any():
-        yield "the mean of each row", _store(np.broadcast_to(rows, output.shape), output)
+
+
+def _row_means(subject: Subject, output: Output) -> Array | None:
+    """None where rows are constant by design: a kernel has to compute them."""
+    wanted = subject.wanted[0][output.name].astype(np.float64)
+    if wanted.ndim < _MATRIX_RANK or (wanted == wanted[..., :1]).all():
+        return None
+    rows = np.broadcast_to(wanted.mean(axis=-1, keepdims=True), output.shape)
+    return _store(rows, output)
 
 
 def _store(values: Array, output: Output) -> Array:
