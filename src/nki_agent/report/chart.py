@@ -33,7 +33,10 @@ def draw_shares(rows: Sequence[tuple[str, Interval]], *, title: str) -> str:
         )
         parts += [
             f'<text x="{LABEL_WIDTH - 8}" y="{middle:.1f}" class="label">{escape(label)}</text>',
-            f'<rect x="{LABEL_WIDTH}" y="{top}" width="{span}" height="{BAR_HEIGHT}" class="back"/>',
+            (
+                f'<rect x="{LABEL_WIDTH}" y="{top}" width="{span}" height="{BAR_HEIGHT}" '
+                'class="back"/>'
+            ),
             (
                 f'<rect x="{LABEL_WIDTH}" y="{top}" width="{span * share.value:.1f}" '
                 f'height="{BAR_HEIGHT}" class="bar"><title>{escape(label)}: {words}</title></rect>'

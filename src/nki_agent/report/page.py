@@ -62,7 +62,8 @@ def _write_sections(results: Results) -> Iterator[str]:
             ]
             if fast:
                 yield draw_shares(fast, title=f"Faster than the baseline, by {kind}")
-            yield f"<details><summary>By {kind}</summary>{make_table(write_groups(chosen))}</details>"
+            table = make_table(write_groups(chosen))
+            yield f"<details><summary>By {kind}</summary>{table}</details>"
     yield from _write_speeds(results.attempts)
     for group in whole:
         yield f"<h3>Attempts and speed, {escape(group.target)}</h3>"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError
 from nki_agent.base.seeds import seed_for
+from nki_agent.task.cause import Context
 from nki_agent.task.comparison import Comparison, compare
 from nki_agent.task.family import TRIAL_FAMILIES, Family
 from nki_agent.task.reference import Precision, Results
@@ -98,6 +99,20 @@ def arrange(shapes: ShapeSet, results: Results) -> dict[str, Array]:
     return arranged
 
 
+def stand_in(
+    shapes: ShapeSet, inputs: Mapping[str, Array], precision: Precision
+) -> dict[str, Array]:
+    """What an honest kernel that computes in this precision stores."""
+    found = arrange(shapes, shapes.reference.run(inputs, precision=precision))
+    return round_results(shapes, found)
+
+
+def round_results(shapes: ShapeSet, results: Mapping[str, Array]) -> dict[str, Array]:
+    """Results rounded to the dtypes that they are stored in."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {o.name: results[o.name].astype(o.dtype.numpy_dtype) for o in shapes.results}
+
+
 def _as_stored(array: Array, output: Output) -> Array:
     if output.dtype.is_float:
         return array.astype(np.float64)
@@ -105,15 +120,25 @@ def _as_stored(array: Array, output: Output) -> Array:
 
 
 def compare_outputs(
-    task: Task, trial: Trial, wanted: Mapping[str, Array], actual: Mapping[str, Array]
+    task: Task,
+    trial: Trial,
+    wanted: Mapping[str, Array],
+    actual: Mapping[str, Array],
+    *,
+    inputs: Mapping[str, Array] | None = None,
 ) -> dict[str, Comparison]:
-    """Compare everything that the trial's shape set lists, by name, in order."""
+    """Compare everything that the trial's shape set lists, by name, in order.
+
+    With the trial's `inputs`, more causes of a wrong output can be told.
+    """
+    context = Context(inputs=inputs or {}, family=trial.family)
     return {
         output.name: compare(
             wanted[output.name],
             actual[output.name],
             dtype=output.dtype,
             tolerance=trial.tolerance(task, output),
+            context=context,
         )
         for output in shapes_named(task, trial.shapes).results
     }

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import nki_agent
 from nki_agent.base.clock import Clock, SystemClock
-from nki_agent.base.diagnostic import Diagnostic, Severity, bounded
+from nki_agent.base.diagnostic import Diagnostic, Severity, bounded, clean
 from nki_agent.base.errors import KernelError, MachineError
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.check.source import check_source
@@ -45,6 +45,9 @@ PRELOAD = (
     *("math", "typing", "enum", "dataclasses", "functools", "itertools", "collections"),
 )
 NS_PER_MS = 1e6
+NAME_CHARACTERS = 40
+"""Kept of an output's name, so that the places of the errors stay in the message."""
+_FIRST_LOOK = "compare with the reference at the first wrong element"
 TRACE_LIMITS = Limits(result_bytes=160 * 2**20)
 """Four million instructions and all the constants that a Program may hold; records in memory take
 up to some twenty times their stored bytes, so a larger answer is not even read.
@@ -203,7 +206,7 @@ def _run_trial(
         actual[argument.name] = run.updated.get(argument.name, inputs[argument.name])
     wanted = expected(task, inputs, shapes=shapes.name)
     actual = accept_ties(task, trial, inputs, wanted, actual)
-    compared = compare_outputs(task, trial, wanted, actual)
+    compared = compare_outputs(task, trial, wanted, actual, inputs=inputs)
     outputs = tuple(_output_error(name, found) for name, found in compared.items())
     record = Trial(
         shapes=trial.shapes,
@@ -222,7 +225,7 @@ def _output_error(name: str, found: Comparison) -> OutputError:
         ratio=found.ratio,
         rel_l2=found.rel_l2,
         max_abs=found.max_abs,
-        detail="" if found.right else str(found),
+        detail="" if found.right else found.detail,
     )
 
 
@@ -231,14 +234,14 @@ def _wrong(trial: Trial, compared: Mapping[str, Comparison]) -> list[Diagnostic]
     for name, found in compared.items():
         if found.right:
             continue
-        pattern = found.mismatch.pattern if found.mismatch is not None else ""
-        first = f"; first wrong element {found.mismatch.first}" if found.mismatch else ""
+        place = f"{clean(name)[:NAME_CHARACTERS]}` in trial {trial.number} ({trial.family} inputs,"
+        mismatch = found.mismatch
         findings.append(
             Diagnostic(
                 code="NK502" if found.num_not_finite else "NK501",
-                what=f"output `{name}` in trial {trial.number} ({trial.family} inputs):"
-                f" {found.reason}{first}",
-                hint=pattern or "compare with the reference at the first wrong element",
+                what=f"output `{place} seed {trial.seed}): {found.reason}"
+                + (f"; {mismatch}" if mismatch else ""),
+                hint=str(mismatch.pattern if mismatch else "") or _FIRST_LOOK,
             )
         )
     return findings
