@@ -34,9 +34,11 @@ class Module:
 
 @functools.cache
 def read_modules() -> tuple[Module, ...]:
-    """Every module of the package, in order of its path."""
+    """Every module of the package, in order of its path; the benchmark's task files are data."""
     modules = []
     for path in sorted(PACKAGE.rglob("*.py")):
+        if path.is_relative_to(PACKAGE / "bench" / "tasks"):
+            continue
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         text = path.read_text(encoding="utf-8")
         modules.append(

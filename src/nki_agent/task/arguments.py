@@ -264,6 +264,7 @@ def _mark_unrepeatable(
         )
     if all(source.origin is Origin.DRAWN for source in sources):
         return sources
+    assert loading.form.inputs is not None
     again = index_values(loading.form.inputs(seed_for(loading.seed, "inputs", FIRST)))
     marked, loose = [], []
     for source in sources:

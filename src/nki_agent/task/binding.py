@@ -37,6 +37,8 @@ class Call:
     by_name: bool
     taken: frozenset[str]
     """Names that an output must not have: those of the arguments."""
+    output_names: tuple[str, ...] = ()
+    """The declared names of the outputs; made from what the reference returns where empty."""
 
     def bindings(self) -> Iterator[Binding]:
         """The tensors among the arguments."""
@@ -58,7 +60,16 @@ class Call:
             else:
                 result = function(*(given[name] for name in names))
         has_updates = any(b.argument.is_updated for b in self.bindings())
-        return name_outputs(result, taken=self.taken, may_be_none=has_updates, user=self.user)
+        found = name_outputs(result, taken=self.taken, may_be_none=has_updates, user=self.user)
+        if not self.output_names:
+            return found
+        if len(found) != len(self.output_names):
+            raise TaskError(
+                f"{self.user.path.name}: the reference returns {len(found)} tensors, but OUTPUTS "
+                f"declares {len(self.output_names)}",
+                hint="return a tuple of the outputs in the declared order",
+            )
+        return dict(zip(self.output_names, found.values(), strict=True))
 
 
 def name_outputs(

@@ -17,7 +17,7 @@ from nki_agent.task.loading import Loading
 from nki_agent.task.record import Record
 from nki_agent.task.reference import Precision, Reference, Results
 from nki_agent.task.sampler import UserSampler
-from nki_agent.task.task import Output, TensorArgument, TensorKind
+from nki_agent.task.task import Output, ShapeSet, TensorArgument, TensorKind
 from nki_agent.task.values import find_format, to_stored
 
 Array = NDArray[Any]
@@ -70,6 +70,37 @@ def check_repeats(
             )
 
 
+def check_first_run(loading: Loading, shapes: ShapeSet, inputs: Mapping[str, Array]) -> None:
+    """Run a declared reference on drawn values.
+
+    Raises:
+        TaskError: it is not finite, does not repeat, or changes other inputs than it says.
+    """
+    reference = shapes.reference
+    first = reference.run(inputs, precision=Precision.OWN)
+    for output in shapes.outputs:
+        array = first.outputs[output.name]
+        _require_finite(loading, array, name=output.name)
+        if (array.shape or (1,)) != output.shape:
+            raise TaskError(
+                f"{loading.user.path.name}: `{output.name}` has the shape {list(array.shape)} on "
+                f"values, and {list(output.shape)} without",
+                hint="shapes of outputs must not depend on the values of inputs",
+            )
+    check_repeats(loading, reference, inputs, first)
+    for tensor in shapes.updates:
+        after = to_stored(first.inputs[tensor.name], tensor.dtype)
+        if after.tobytes() == inputs[tensor.name].tobytes():
+            raise _unchanged(loading, tensor.original)
+
+
+def _unchanged(loading: Loading, name: str) -> TaskError:
+    return TaskError(
+        f"{loading.user.path.name}: UPDATES names `{name}`, which the reference leaves unchanged",
+        hint="update it in place, as in `x.copy_(y)` or `x[...] = y`",
+    )
+
+
 def check_updates(
     loading: Loading,
     parts: Parts,
@@ -92,11 +123,7 @@ def check_updates(
     for binding in bindings:
         argument = binding.argument
         if argument.is_updated and argument.name not in changed:
-            raise TaskError(
-                f"{loading.user.path.name}: UPDATES names `{argument.original}`, which the "
-                "reference leaves unchanged",
-                hint="update it in place, as in `x.copy_(y)` or `x[...] = y`",
-            )
+            raise _unchanged(loading, argument.original)
         if argument.name in changed and not argument.is_updated:
             loading.notes.append(
                 f"the reference overwrites `{argument.original}`: a kernel must leave it as it is, "

@@ -8,9 +8,10 @@ The rule, in this order:
 3. The only `torch.nn.Module` class that the file defines.
 4. The only public function that the file defines, apart from those that give inputs.
 
-The inputs function is `get_inputs` or `inputs`. A file may set `DTYPE` (the dtype of every real
-input and weight), `TOLERANCE` (a class of tolerance.py) and `UPDATES` (names of the inputs that the
-reference updates in place).
+The inputs function is `get_inputs` or `inputs`. In its place a file may declare its tensors by
+`SHAPES`, `INPUTS`, `PARAMETERS` and `OUTPUTS`, as declared.py says. A file may set `DTYPE` (the
+dtype of every real input and weight), `TOLERANCE` (a class of tolerance.py) and `UPDATES` (names of
+the inputs that the reference updates in place).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 from nki_agent.base.errors import TaskError
 from nki_agent.isa.dtype import DType, find_dtype
+from nki_agent.task.declaration import Declared, read_declared
 from nki_agent.task.inputs import InputsFunction, make_inputs_function
 from nki_agent.task.tolerance import ToleranceClass
 from nki_agent.task.userfile import UserFile
@@ -54,9 +56,11 @@ class FileForm:
     entry: Callable[..., Any]
     """A Module class, or a function."""
     is_module: bool
-    inputs: InputsFunction
+    inputs: InputsFunction | None
+    """None where the file declares its tensors."""
     init_inputs: InputsFunction | None
     settings: Settings
+    declared: Declared | None = None
 
     @property
     def name(self) -> str:
@@ -71,6 +75,17 @@ def find_form(user: UserFile) -> FileForm:
         TaskError: no reference, several, no inputs function, or a setting that does not exist.
     """
     entry, is_module = _find_entry(user)
+    declared = read_declared(user)
+    if declared is not None:
+        return FileForm(
+            user=user,
+            entry=entry,
+            is_module=is_module,
+            inputs=None,
+            init_inputs=None,
+            settings=_read_settings(user),
+            declared=declared,
+        )
     inputs = _find_function(user.module, INPUTS)
     if inputs is None:
         raise TaskError(

@@ -22,14 +22,18 @@ from nki_agent.task.arguments import (
 )
 from nki_agent.task.calibration import CANCELLING, Calibration, calibrate
 from nki_agent.task.choice import choose_tolerance
+from nki_agent.task.declaration import DEV, ODD, PERF
+from nki_agent.task.declared import at_scales_of, make_shapes, require_declared
+from nki_agent.task.family import STANDARD_SCALE
 from nki_agent.task.firstrun import (
+    check_first_run,
     check_repeats,
     check_updates,
     find_unread,
     list_outputs,
     note_record,
 )
-from nki_agent.task.form import find_form
+from nki_agent.task.form import FileForm, find_form
 from nki_agent.task.loading import Loading
 from nki_agent.task.record import Record
 from nki_agent.task.reference import Results
@@ -56,6 +60,10 @@ def load_task(path: Path, *, name: str | None = None) -> Task:
     user = read_user_file(path)
     form = find_form(user)
     seed = seed_for(0, hash_text(user.source))
+    task_id = name or _make_id(path)
+    if form.declared is not None:
+        return _assemble_declared(form, seed=seed, task_id=task_id)
+    assert form.inputs is not None
     samples = [
         index_values(form.inputs(seed_for(seed, "inputs", number))) for number in (FIRST, SECOND)
     ]
@@ -67,7 +75,7 @@ def load_task(path: Path, *, name: str | None = None) -> Task:
         by_name=any(isinstance(key, str) for key in samples[FIRST]),
     )
     make_parts = make_torch_parts if loading.is_torch else make_numpy_parts
-    return _assemble(loading, make_parts(loading, samples), task_id=name or _make_id(path))
+    return _assemble(loading, make_parts(loading, samples), task_id=task_id)
 
 
 def _make_id(path: Path) -> str:
@@ -75,7 +83,8 @@ def _make_id(path: Path) -> str:
 
 
 def _assemble(loading: Loading, parts: Parts, *, task_id: str) -> Task:
-    form, user = loading.form, loading.user
+    form = loading.form
+    assert form.inputs is not None
     inputs = {source.name: source.given for source in parts.sources}
     results, record = parts.reference.record(inputs)
     check_repeats(loading, parts.reference, inputs, results)
@@ -85,29 +94,72 @@ def _assemble(loading: Loading, parts: Parts, *, task_id: str) -> Task:
     note_record(loading, record, _tensors(parts))
     sampler = replace(sampler, sources=parts.sources)
     shapes = _make_shapes(loading, parts, results, record=record, sampler=sampler)
-    settled = calibrate(
+    settled = _settle(loading, shapes, sampler, record)
+    return _make_task(loading, settled, task_id=task_id, perf=settled.shapes, odd=None)
+
+
+def _assemble_declared(form: FileForm, *, seed: int, task_id: str) -> Task:
+    """A task from declarations: the dev shapes are run, the others followed without data."""
+    loading = Loading(form=form, seed=seed, is_torch=True, by_name=True)
+    found = {
+        name: make_shapes(form, name=name, seed=seed) for name in require_declared(form).shapes
+    }
+    shapes, record = found[DEV]
+    sampler = shapes.sampler
+    assert isinstance(sampler, UserSampler)
+    inputs = sampler.draw(seed_for(seed, "first"), STANDARD_SCALE)
+    check_first_run(loading, shapes, inputs)
+    note_record(loading, record, shapes.tensors)
+    settled = _settle(loading, shapes, sampler, record)
+    others = {n: at_scales_of(settled.shapes, s) for n, (s, _) in found.items() if n != DEV}
+    return _make_task(
+        loading,
+        settled,
+        task_id=task_id,
+        perf=others.get(PERF, settled.shapes),
+        odd=others.get(ODD),
+    )
+
+
+def _settle(
+    loading: Loading, shapes: ShapeSet, sampler: UserSampler, record: Record
+) -> Calibration:
+    wanted = loading.form.settings.tolerance
+    return calibrate(
         Calibration(
             shapes=shapes,
             sampler=sampler,
-            tolerance=form.settings.tolerance or choose_tolerance(shapes, record),
-            is_fixed=form.settings.tolerance is not None,
+            tolerance=wanted or choose_tolerance(shapes, record),
+            is_fixed=wanted is not None,
             seed=seed_for(loading.seed, "calibration"),
             notes=loading.notes,
             has_matmul=record.has_matmul,
             cancels=not CANCELLING.isdisjoint(record.ops),
-            unread=find_unread(record, _tensors(parts)),
+            unread=find_unread(record, shapes.tensors),
         )
     )
+
+
+def _make_task(
+    loading: Loading,
+    settled: Calibration,
+    *,
+    task_id: str,
+    perf: ShapeSet,
+    odd: ShapeSet | None,
+) -> Task:
+    user = loading.user
     return Task(
         id=task_id,
         source=user.source,
         path=user.path,
         hash=user.hash(format_version=FORMAT_VERSION),
         form=loading.kind,
-        entry=form.name,
+        entry=loading.form.name,
         tolerance=settled.tolerance,
         dev=settled.shapes,
-        perf=settled.shapes,
+        perf=perf,
+        odd=odd,
         notes=tuple(dict.fromkeys(settled.notes)),
     )
 

@@ -82,6 +82,9 @@ class Strength:
     shift: float
 
 
+STANDARD_STRENGTH = Strength(factor=1.0, shift=0.0)
+
+
 def infer_profile(sample: Array) -> Profile:
     """Look at one sample; booleans come as 0 and 1 of an unsigned type."""
     if sample.dtype.kind in "iub":

@@ -22,6 +22,7 @@ from nki_agent.base.seeds import rng_for
 from nki_agent.isa.dtype import DType
 from nki_agent.task.family import FamilyScale
 from nki_agent.task.inputs import InputsFunction
+from nki_agent.task.named_recipe import TABLES, NamedRecipe
 from nki_agent.task.recipe import (
     MEAN_SHARE,
     Profile,
@@ -45,6 +46,7 @@ class Origin(StrEnum):
 
     FUNCTION = "function"  # the user's inputs function, then varied
     DRAWN = "drawn"  # our own draw by recipe
+    DECLARED = "declared"  # by the recipe that the file names
     GIVEN = "given"  # as in the file: other values break the reference
 
 
@@ -59,14 +61,19 @@ class Source:
     profile: Profile
     origin: Origin
     given: Array
-    """The sample seen while loading, in its stored shape; draws look at shape, dtype and order."""
+    """The sample seen while loading, in its stored shape; draws look at shape, dtype and order.
+
+    Where values are declared it may be one element that is repeated.
+    """
+    recipe: NamedRecipe | None = None
+    """What the file declares; only then is it there."""
     is_shiftable: bool = False
     """Whether the reference ignores an offset on this input, or passes it through."""
 
     @property
     def is_structured(self) -> bool:
         """Whether a redraw may break what the reference expects of the values."""
-        return self.profile.recipe in {
+        return self.origin is not Origin.DECLARED and self.profile.recipe in {
             Recipe.LEVELS,
             Recipe.WHOLE,
             Recipe.RANGE,
@@ -78,9 +85,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSampler:
-    """The sampler of a task that came from a user's file."""
+    """The sampler of a task that came from a file; `function` is None where all is declared."""
 
-    function: InputsFunction
+    function: InputsFunction | None
     sources: tuple[Source, ...]
     variation: Variation = Variation.FULL
 
@@ -92,7 +99,9 @@ class UserSampler:
         The mean then moves as far as it can to the same side.
         """
         values: Mapping[Key, Any] = {}
-        if any(source.origin is Origin.FUNCTION for source in self.sources):
+        if self.function is not None and any(
+            source.origin is Origin.FUNCTION for source in self.sources
+        ):
             values = index_values(self.function(seed))
         return {
             source.name: self._draw_one(source, values, seed, scale=scale, factor=factor)
@@ -110,11 +119,15 @@ class UserSampler:
     ) -> Array:
         if source.origin is Origin.GIVEN:
             return source.given.copy()
-        rng = rng_for(seed, source.name)
+        recipe = source.recipe
+        shared = recipe is not None and recipe.name in TABLES
+        rng = rng_for(seed, "table" if shared else source.name)
         strength = draw_strength(rng)
         if factor is not None:
             strength = Strength(factor=factor, shift=math.copysign(MEAN_SHARE, factor - 1.0))
-        if source.origin is Origin.DRAWN:
+        if recipe is not None:
+            array = recipe.draw(rng, source.given.shape, strength=strength)
+        elif source.origin is Origin.DRAWN:
             array = draw(source.profile, source.given, rng, strength=strength)
         else:
             array = self._take(source, values)
@@ -128,7 +141,7 @@ class UserSampler:
         array = array.reshape(1) if array.ndim == 0 else array
         if array.shape != source.given.shape:
             raise TaskError(
-                f"{self.function.user.path.name}: `{source.name}` has the shape "
+                f"`{source.name}` has the shape "
                 f"{list(array.shape)} in one call of the inputs function and "
                 f"{list(source.given.shape)} in another",
                 hint="shapes must not depend on chance",
@@ -146,11 +159,18 @@ def index_values(values: Mapping[str, Any] | tuple[Any, ...]) -> dict[Key, Any]:
     return {key: value for key, value in items}  # noqa: C416 - dict() would not widen the key's type
 
 
+def _is_scaled(source: Source) -> bool:
+    """Whether a family may scale the argument."""
+    if source.recipe is not None:
+        return source.recipe.kind.is_scaled
+    return source.profile.is_real
+
+
 def _scale(array: Array, source: Source, scale: FamilyScale) -> Array:
     is_lone = source.profile.recipe is Recipe.CONSTANT and array.size == 1
     # 8-bit floats would be lost in a scale: they are codes.
     is_code = source.dtype.itemsize == 1
-    if not source.profile.is_real or is_lone or is_code or not source.dtype.is_float:
+    if not _is_scaled(source) or is_lone or is_code or not source.dtype.is_float:
         return array
     # Narrow values around a wide offset would be lost to rounding, in any kernel.
     offset = scale.offset * min(1.0, source.profile.std) if source.is_shiftable else 0.0

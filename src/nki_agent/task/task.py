@@ -1,8 +1,8 @@
 """One task as plain records: what a kernel is given, what it must give back, and how it is judged.
 
 A tensor of rank 0 has the shape (1,). Integers of 64 bits are stored in 32, since the chip has no
-others. A user's task has one shape set, `given`, that is both the one it is proven on and the one
-its speed is measured on.
+others. A task that does not declare its sizes has one shape set, `given`, that is both the one it
+is proven on and the one its speed is measured on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nki_agent.task.tolerance import Tolerance, ToleranceClass, tolerance_for
 Array = NDArray[Any]
 StaticValue = int | float | bool | None
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Part of every task's hash: rises when the same file starts to mean another task."""
 GIVEN = "given"
 """The name of the only shape set of a user's task."""
@@ -44,6 +44,13 @@ class Form(StrEnum):
     MODULE = "module"
     TORCH_FUNCTION = "torch function"
     NUMPY_FUNCTION = "numpy function"
+
+
+class Scope(StrEnum):
+    """How much a verdict covers."""
+
+    PROOF = "proof"  # the shapes at which a kernel is proven right; speed is that at dev
+    CLAIM = "claim"  # also the perf shapes, whose speed is then claimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +182,25 @@ class Task:
     """Where a kernel is proven right."""
     perf: ShapeSet
     """Where its speed is measured; the same as `dev` for a user's task."""
+    odd: ShapeSet | None = None
+    """One more choice of sizes, unlike each other, that a kernel must be right at."""
     notes: tuple[str, ...] = ()
     """What was decided while loading that a user should know."""
 
     @property
     def shape_sets(self) -> tuple[ShapeSet, ...]:
-        """The different shape sets, the one for correctness first."""
-        return (self.dev,) if self.perf is self.dev else (self.dev, self.perf)
+        """The different shape sets, those for correctness first."""
+        odd = () if self.odd is None else (self.odd,)
+        perf = () if self.perf is self.dev else (self.perf,)
+        return (self.dev, *odd, *perf)
+
+    def shape_sets_in(self, scope: Scope) -> tuple[ShapeSet, ...]:
+        """The shape sets that a verdict of this scope runs."""
+        match scope:
+            case Scope.PROOF:
+                return tuple(s for s in self.shape_sets if s is self.dev or s is self.odd)
+            case Scope.CLAIM:
+                return self.shape_sets
 
     @property
     def arguments(self) -> tuple[Argument, ...]:

@@ -60,7 +60,7 @@ class TorchReference:
     def run(self, inputs: Mapping[str, Array], *, precision: Precision) -> Results:
         """Run on copies of the inputs, on one thread, without gradients."""
         values = self._load(inputs, precision)
-        with _settled(), _precise(precision, self.own_dtype):
+        with settled(), _precise(precision, self.own_dtype):
             outputs = self.call.run(self.entry, values)
         kept = (b.argument.name for b in self.call.bindings() if b.argument.is_updated)
         return _results(outputs, {name: values[name] for name in kept})
@@ -72,7 +72,7 @@ class TorchReference:
         except TaskError:
             # Some operations refuse to be followed; a plain run tells that from the file's fault.
             values = self._load(inputs, Precision.OWN)
-            with _settled():
+            with settled():
                 outputs = self.call.run(self.entry, values)
             return _results(outputs, values), Record()
 
@@ -80,7 +80,7 @@ class TorchReference:
         values = self._load(inputs, Precision.OWN)
         named = values | {w.argument.name: w.tensor for w in self.weights}
         recorder = TorchRecorder(named)
-        with _settled(), recorder:
+        with settled(), recorder:
             outputs = self.call.run(self.entry, values)
         tensors = {n: t for n, t in outputs.items() if isinstance(t, torch.Tensor)}
         return _results(outputs, values), recorder.finish(tensors)
@@ -113,11 +113,18 @@ def _native(array: Array, native: torch.dtype, stored: DType, precision: Precisi
         return to_tensor(array).to(native)
     match precision:
         case Precision.OWN:
-            return to_tensor(array)
+            return to_tensor(_as_native(array, stored))
         case Precision.SINGLE:
             return to_wide(array, np.float32)
         case Precision.DOUBLE:
             return to_wide(array, np.float64)
+
+
+def _as_native(array: Array, stored: DType) -> Array:
+    """PyTorch has the OCP form of this 8-bit float only; every value of ours is one of its."""
+    if stored is DType.FLOAT8_E4M3:
+        return array.astype(DType.FLOAT8_E4M3FN.numpy_dtype)
+    return array
 
 
 def _results(outputs: Mapping[str, Any], values: Mapping[str, torch.Tensor]) -> Results:
@@ -132,7 +139,7 @@ def _as_array(value: Any) -> Array:
 
 
 @contextlib.contextmanager
-def _settled() -> Iterator[None]:
+def settled() -> Iterator[None]:
     """No gradients, one thread, and no fused transformer paths that hide their matmuls."""
     threads = torch.get_num_threads()
     fast_path = torch.backends.mha.get_fastpath_enabled()

@@ -27,7 +27,7 @@ from nki_agent.sim.execute import Executable, compile_program
 from nki_agent.sim.threads import use_one_thread
 from nki_agent.task.comparison import Comparison
 from nki_agent.task.family import Family
-from nki_agent.task.task import ShapeSet, Task
+from nki_agent.task.task import Scope, ShapeSet, Task
 from nki_agent.task.trial import Trial as TaskTrial
 from nki_agent.task.trial import compare_outputs, expected, make_trials
 from nki_agent.verify.budget import memory_bytes_max
@@ -117,21 +117,26 @@ class Judge:
     def _compile(self, kernel: Kernel, shapes: ShapeSet) -> CompileResult:
         return compile_kernel(kernel, shapes, target=self.target, sandbox=self._sandbox)
 
-    def judge(self, kernel: Kernel, task: Task, *, root_seed: int) -> Verdict:
-        """The full verdict: five trials at the dev shapes, one at every other shape set.
+    def judge(
+        self, kernel: Kernel, task: Task, *, root_seed: int, scope: Scope = Scope.PROOF
+    ) -> Verdict:
+        """The full verdict: five trials at the dev shapes, one at every other one of the scope.
+
+        Its speed is that at the perf shapes where the scope has them, else at the dev shapes.
 
         Raises:
             MachineError: This machine ran out of memory; that says nothing about the kernel.
         """
         try:
-            return self._judge(kernel, task, root_seed)
+            return self._judge(kernel, task, root_seed, scope)
         except MemoryError as error:
             raise MachineError("this machine ran out of memory while it judged a kernel") from error
 
-    def _judge(self, kernel: Kernel, task: Task, root_seed: int) -> Verdict:
+    def _judge(self, kernel: Kernel, task: Task, root_seed: int, scope: Scope) -> Verdict:
         start_ns = self._clock.monotonic_ns()
         verdict = _Draft(kernel, task, self.target, root_seed)
-        for shapes in task.shape_sets:
+        claimed = task.perf if scope is Scope.CLAIM else task.dev
+        for shapes in task.shape_sets_in(scope):
             compiled = self._compile(kernel, shapes)
             verdict.add_compiled(compiled)
             if compiled.stage is not None:
@@ -143,11 +148,12 @@ class Judge:
             verdict.add_run(run)
             if not run.right:
                 break
-            if shapes is task.perf:
+            if shapes is claimed:
                 verdict.add_speed(
+                    shapes.name,
                     estimate_speed(
                         compiled.program, compiled.placement, shapes, self.target, trips=run.trips
-                    )
+                    ),
                 )
         wall_ns = self._clock.monotonic_ns() - start_ns
         return verdict.finish(wall_ms=wall_ns / NS_PER_MS)
@@ -194,7 +200,13 @@ def _run_trial(
     wanted = expected(task, inputs, shapes=shapes.name)
     compared = compare_outputs(task, trial, wanted, actual)
     outputs = tuple(_output_error(name, found) for name, found in compared.items())
-    record = Trial(number=trial.index, family=trial.family.value, seed=trial.seed, outputs=outputs)
+    record = Trial(
+        shapes=trial.shapes,
+        number=trial.index,
+        family=trial.family.value,
+        seed=trial.seed,
+        outputs=outputs,
+    )
     return record, (*run.findings, *_wrong(record, compared)), run.trips
 
 
@@ -240,6 +252,7 @@ class _Draft:
         self._trials: list[Trial] = []
         self._program: Program | None = None
         self._speed: Speed | None = None
+        self._speed_shapes: str | None = None
 
     def add_compiled(self, compiled: CompileResult) -> None:
         if compiled.stage is not None:
@@ -255,8 +268,8 @@ class _Draft:
         self._trials += run.trials
         self._add(run.findings)
 
-    def add_speed(self, speed: Speed) -> None:
-        self._speed = speed
+    def add_speed(self, shapes: str, speed: Speed) -> None:
+        self._speed, self._speed_shapes = speed, shapes
         self._add(speed.timeline.findings)
 
     def _add(self, findings: tuple[Diagnostic, ...]) -> None:
@@ -264,7 +277,8 @@ class _Draft:
         self._diagnostics += [f for f in kept if f not in self._diagnostics]
 
     def finish(self, *, wall_ms: float) -> Verdict:
-        program, speed = self._program, self._speed
+        program = self._program
+        speed = self._speed if self._stage is Stage.RIGHT else None
         return Verdict(
             stage=self._stage,
             task=self._task.id,
@@ -279,6 +293,7 @@ class _Draft:
             root_seed=self._root_seed,
             tool_version=nki_agent.__version__,
             num_instructions=None if program is None else program.num_instructions,
+            speed_shapes=None if speed is None else self._speed_shapes,
             latency_ns=None if speed is None else speed.timeline.latency_ns,
             bound_ns=None if speed is None else speed.bound.ns,
             bound_by=None if speed is None else speed.bound.resource.value,

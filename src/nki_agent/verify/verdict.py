@@ -11,7 +11,7 @@ import msgspec
 
 from nki_agent.base.diagnostic import Diagnostic
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Stage(StrEnum):
@@ -37,8 +37,9 @@ class OutputError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One run on one secret seed."""
+    """One run on one secret seed, at one of the task's shape sets."""
 
+    shapes: str
     number: int
     family: str
     seed: int
@@ -71,8 +72,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     root_seed: int
     tool_version: str
     num_instructions: int | None = None
+    speed_shapes: str | None = None
+    """The name of the shape set that the speed is for; there only for a right kernel."""
     latency_ns: float | None = None
-    """The cost model's estimate at the task's shape."""
+    """The cost model's estimate at those shapes."""
     bound_ns: float | None = None
     """The least time that any kernel for this task needs on this chip."""
     bound_by: str | None = None

@@ -1,0 +1,1 @@
+"""The 250 tasks, their splits, and the scores."""
