@@ -46,7 +46,7 @@ def verdict_case(folder: Path) -> Case:
 def task_case(folder: Path) -> Case:
     """Task files through the loader and one trial."""
     importlib.import_module("torch")
-    return apart(taskfile.TaskFuzz(folder).try_case)
+    return apart(taskfile.TaskFuzz(folder, taskfile.texts()).try_case)
 
 
 WHAT: dict[str, Callable[[Path], Case]] = {

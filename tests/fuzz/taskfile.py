@@ -7,6 +7,7 @@ The file runs here, so what is put into it is taken from other task files only.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,10 +46,14 @@ def inputs(rng):
 '''
 
 
+NUMPY_TEXTS = (SOFTMAX_TASK.replace("200, 96", "20, 9"), NUMPY_TASK)
+"""Task files that need no PyTorch."""
+
+
 @functools.cache
 def texts() -> tuple[str, ...]:
     """Task files, with small sizes."""
-    found = [SOFTMAX_TASK.replace("200, 96", "20, 9"), NUMPY_TASK]
+    found = list(NUMPY_TEXTS)
     for path in sorted((ROOT / "examples").glob("*.py")):
         text = path.read_text(encoding="utf-8")
         for large, small in SMALL:
@@ -60,14 +65,15 @@ def texts() -> tuple[str, ...]:
 class TaskFuzz:
     """Loads changed files from one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, given: Sequence[str]) -> None:
         """Write them there."""
         self.path = folder / "fuzzed.py"
+        self.texts = given
 
     def try_case(self, rng: np.random.Generator) -> str:
         """One file: whether it is a task."""
-        mutator = TextMutator(rng, texts())
-        text = mutator.mutate(mutator.pick(texts()))
+        mutator = TextMutator(rng, self.texts)
+        text = mutator.mutate(mutator.pick(self.texts))
         self.path.write_text(text, encoding="utf-8", errors="surrogatepass")
         try:
             try:

@@ -154,7 +154,7 @@ def _require_operand(declaration: Declaration, operand: Operand) -> None:
         return
     pattern = operand.pattern
     assert operand.memory is not None
-    good = kind is not Kind.VALUE and len(pattern.free) <= RANK_MAX
+    good = kind not in (Kind.VALUE, Kind.WORD) and len(pattern.free) <= RANK_MAX
     good = good and operand.memory.is_on_chip == (pattern.partition is not None)
     _require(good=good, what="operand pattern")
     counts = [count for _, count in pattern.free]
@@ -241,11 +241,17 @@ def _require_instructions(program: Program) -> None:
     count = sum(1 for _ in program.all_instructions())
     _require_at_most(count, INSTRUCTIONS_MAX, f"{count} instructions")
     counts = _OperandCounts(program)
-    loops: set[int] = set()
+    loops = _Loops()
     for body in program.bodies:
-        _require_body(program, counts, body, (), loops)
+        _require_body(program, counts, body, loops)
     used = {node.signature for node in program.all_instructions()}
     _require(good=len(used) == len(program.signatures), what="signature that no instruction has")
+
+
+class _Loops:
+    """How many loops there were so far, over all cores."""
+
+    made = 0
 
 
 class _OperandCounts:
@@ -271,23 +277,22 @@ def _require_body(
     program: Program,
     counts: _OperandCounts,
     body: tuple[Node, ...],
-    path: tuple[int, ...],
-    loops: set[int],
+    loops: _Loops,
 ) -> None:
-    """Check a body's references; `path` holds the numbers of the loops around it."""
+    """Check a body's references, and that loops are numbered as they come."""
     for node in body:
         match node:
             case Instruction():
                 _require_instruction(program, counts, node)
             case Loop():
                 _require_loop(program, node)
-                _require(good=node.number not in loops, what="number of a loop")
-                loops.add(node.number)
-                _require_body(program, counts, node.body, (*path, node.number), loops)
+                _require(good=node.number == loops.made, what="number of a loop")
+                loops.made += 1
+                _require_body(program, counts, node.body, loops)
             case Scope():
                 good = node.kind is ScopeKind.NO_REORDER
                 _require(good=good, what="scope of the other dialect")
-                _require_body(program, counts, node.body, path, loops)
+                _require_body(program, counts, node.body, loops)
             case Guard():
                 raise ForgedError("guard of the other dialect")
 
