@@ -15,7 +15,6 @@ import numpy as np
 from tests.fuzz import checker, decoder, taskfile
 from tests.fuzz.campaign import Case, apart, run_cases
 
-
 ADDRESS_BYTES_MAX = 12 * 2**30
 """A changed size must not take this machine down."""
 
@@ -77,8 +76,8 @@ def main() -> int:
             first=chosen.first,
         )
     for text in report.failures.values():
-        print(text)
-    print(report.num_cases, "cases:", dict(report.ends.most_common()))
+        sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{report.num_cases} cases: {dict(report.ends.most_common())}\n")
     return 1 if report.failures else 0
 
 

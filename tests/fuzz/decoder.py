@@ -62,7 +62,7 @@ class Replay:
         """No answer yet."""
         self.data = b""
 
-    def run(self, request: bytes) -> Outcome:
+    def run(self, _request: bytes) -> Outcome:
         """The answer, whatever is asked."""
         return Outcome(kind=OutcomeKind.RESULT, data=self.data, wall_ns=1, max_rss_bytes=1)
 
@@ -188,9 +188,9 @@ class JudgeFuzz:
             program = decode_reply(data).program
         except StoredError:
             program = None
-        if program is not None and not check_program(program, load_chip(TARGET)):
-            if check_work(program, elems_max=ELEMS_MAX) is not None:
-                return "too much"
+        is_sound = program is not None and not check_program(program, load_chip(TARGET))
+        if program is not None and is_sound and check_work(program, elems_max=ELEMS_MAX):
+            return "too much"
         self.replay.data = data
         verdict = self.judge.judge(KERNEL, self.task, root_seed=3)
         assert len(msgspec.json.encode(verdict)) < 100_000
