@@ -11,8 +11,8 @@ Array = NDArray[Any]
 def reference(x: Array, scale: float) -> Array:
     y = x * scale
     e = np.exp(y - y.max(axis=1, keepdims=True))
-    total: Array = e.sum(axis=1, keepdims=True)
-    return e / total
+    softmax: Array = e / e.sum(axis=1, keepdims=True)
+    return softmax
 
 
 def inputs(rng: np.random.Generator) -> dict[str, Any]:
