@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,8 +130,13 @@ class Run:
         """Verdict and timeline of the judged kernel; None where it cannot run."""
         if episode.verdict is None or episode.kernel is None:
             return None
+        # The verdict comes last: a folder that has one has everything else.
+        summary = self._write_timeline(episode.kernel)
         self.folder.write_json(self.folder.verdict, episode.verdict)
-        found = self.judge.compile(Kernel.from_text(episode.kernel), self.task.dev)
+        return summary
+
+    def _write_timeline(self, kernel: str) -> Summary | None:
+        found = self.judge.compile(Kernel.from_text(kernel), self.task.dev)
         if found.stage is not None or found.program is None or found.placement is None:
             return None
         speed = estimate_speed(found.program, found.placement, self.task.dev, self.config.target)
@@ -191,9 +197,10 @@ def solve(
         folder.task.write_text(source, encoding="utf-8")
         episode, summary = _carry_out(task, config, folder, clock=clock)
     except BaseException as error:
-        folder.error.write_text(
-            f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
-        )
+        with contextlib.suppress(OSError):  # a full disk must not hide what came first
+            folder.error.write_text(
+                f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
+            )
         error.add_note(f"kept: {folder.path}")
         raise
     if as_json:

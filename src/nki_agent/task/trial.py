@@ -84,6 +84,12 @@ def expected(
 def arrange(shapes: ShapeSet, results: Results) -> dict[str, Array]:
     """Results in the order and form in which they are compared."""
     found = {**results.outputs, **results.inputs}
+    if len(results.outputs) != len(shapes.outputs):
+        raise TaskError(
+            f"the reference gives {len(results.outputs)} results on these values, and gave "
+            f"{len(shapes.outputs)} before",
+            hint="the number of outputs must not depend on the values of inputs",
+        )
     arranged = {}
     for output in shapes.results:
         array = found[output.name]
@@ -93,6 +99,12 @@ def arrange(shapes: ShapeSet, results: Results) -> dict[str, Array]:
                 f"the reference gives `{output.name}` the shape {list(array.shape)} on these "
                 f"values, and gave it {list(output.shape)} before",
                 hint="shapes of outputs must not depend on the values of inputs",
+            )
+        if output.dtype.is_float and array.dtype.kind in "biu":
+            raise TaskError(
+                f"the reference gives `{output.name}` as {array.dtype} on these values, and gave "
+                f"it as {output.dtype.value} before",
+                hint="dtypes of outputs must not depend on the values of inputs",
             )
         is_wide = array.dtype == np.float64 and output.dtype.is_float
         arranged[output.name] = array if is_wide else _as_stored(array, output)

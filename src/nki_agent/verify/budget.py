@@ -28,21 +28,21 @@ COPIES_MAX = 8
 """Copies of the task's tensors that a kernel may make."""
 
 
-def check_work(program: Program) -> Diagnostic | None:
+def check_work(program: Program, *, elems_max: int = ELEMS_MAX) -> Diagnostic | None:
     """NK117 where running the Program once would take the simulator too long."""
-    uses = Counter(i.signature for i in program.instructions())
+    uses = Counter(i.signature for i in program.all_instructions())
     elems = {number: _elems(program.signatures[number]) for number in uses}
     works = {n: count * (elems[n] + INSTRUCTION_ELEMS) for n, count in uses.items()}
     total, largest = sum(works.values()), max(elems.values(), default=0)
     if largest > INSTRUCTION_ELEMS_MAX:
         what, got, limit = "elements of one instruction", largest, INSTRUCTION_ELEMS_MAX
         worst = max(elems, key=elems.__getitem__)
-    elif total > ELEMS_MAX:
-        what, got, limit = "elements that the instructions pass over", total, ELEMS_MAX
+    elif total > elems_max:
+        what, got, limit = "elements that the instructions pass over", total, elems_max
         worst = max(works, key=works.__getitem__)
     else:
         return None
-    stack = next(i.stack for i in program.instructions() if i.signature == worst)
+    stack = next(i.stack for i in program.all_instructions() if i.signature == worst)
     return Diagnostic(
         code="NK117",
         what=f"number of {what}",
