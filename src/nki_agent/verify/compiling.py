@@ -25,7 +25,7 @@ from nki_agent.program.validate import check_program
 from nki_agent.sandbox.outcome import Outcome, OutcomeKind
 from nki_agent.sandbox.pool import Sandbox
 from nki_agent.task.task import ShapeSet
-from nki_agent.verify.budget import check_work
+from nki_agent.verify.budget import check_work, elems_max
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.requests import check_results, find_misfit, make_request
 from nki_agent.verify.verdict import Stage
@@ -88,7 +88,7 @@ def _compile(
         stage = _stage(invalid, Stage.UNTRACEABLE)
         return CompileResult(stage=stage, diagnostics=(*findings, *invalid))
     placement, unfit = place_program(program, chip)
-    work = check_work(program)
+    work = check_work(program, elems_max=elems_max(shapes))
     unfit += () if work is None else (work,)
     findings += unfit
     independent = _check_dependence(program, shapes)

@@ -31,7 +31,7 @@ from nki_agent.task.task import Scope, ShapeSet, Task
 from nki_agent.task.trial import Trial as TaskTrial
 from nki_agent.task.trial import compare_outputs, expected, make_trials
 from nki_agent.task.undecided import accept_ties
-from nki_agent.verify.budget import memory_bytes_max
+from nki_agent.verify.budget import memory_bytes_max, steps_max
 from nki_agent.verify.compiling import CompileResult, compile_kernel
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.look import Look, look_at
@@ -171,7 +171,10 @@ class Judge:
         """Run trials until one is wrong; `number` bounds them."""
         try:
             executable = compile_program(
-                program, load_chip(self.target), memory_bytes_max=memory_bytes_max(shapes)
+                program,
+                load_chip(self.target),
+                memory_bytes_max=memory_bytes_max(shapes),
+                steps_max=steps_max(shapes),
             )
         except KernelError as error:
             return _Run((), (error.diagnostic,), runs=False)
