@@ -35,6 +35,7 @@ RECIPES = {
     "wo": "weight_out_in",
     "wt": "weight_transposed",
     "w8": "normal",
+    "wc": "weight_codes",
     "g": "gain",
     "b": "bias",
     "p": "positive",
@@ -122,7 +123,8 @@ class Row:
 
     def run(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
         """Run the semantics on tensors by name."""
-        scope = {**vars(vocabulary), **sizes, **inputs}
+        # A size may have the name of a function (T), and is then not used as a size.
+        scope = {**sizes, **vars(vocabulary), **inputs}
         exec(self.semantics, scope)
         return {output.name: scope[output.name] for output in self.outputs}
 

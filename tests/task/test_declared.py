@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from nki_agent.base.errors import TaskError
+from nki_agent.base.seeds import rng_for
 from nki_agent.isa.dtype import DType
 from nki_agent.task.declaration import Size, read_declaration
 from nki_agent.task.family import Family
@@ -192,6 +193,17 @@ def test_rotary_tables_of_a_trial_belong_together(write: Write) -> None:
     )
     inputs = make_trials(load_task(write(source)), 1)[0].inputs(load_task(write(source)))
     assert np.allclose(inputs["c"] ** 2 + inputs["s"] ** 2, 1)
+
+
+def test_weight_codes_times_their_scale_keep_the_size_of_a_sum() -> None:
+    """A quantised layer that gave a hundredth of its input could be left out of a residual sum."""
+    shape = (256, 300)
+    strength = STANDARD_STRENGTH
+    codes = NamedRecipe(name="weight_codes").draw(rng_for(1, "w"), shape, strength=strength)
+    scale = NamedRecipe(name="scale").draw(rng_for(1, "s"), shape[1:], strength=strength)
+    x = rng_for(1, "x").standard_normal((100, shape[0]))
+    assert 0.7 < np.std(x @ (codes * scale)) < 1.4
+    assert np.abs(codes).max() < 240
 
 
 def test_mask_keeps_one_in_each_row() -> None:
