@@ -57,7 +57,7 @@ def main() -> None:
             assert verdict.right, [str(d) for d in verdict.diagnostics]
         for number in range(REPEATS):
             start = time.perf_counter()
-            compiled = judge.compile(kernel, task)
+            compiled = judge.compile(kernel, task.dev)
             compiling.append(time.perf_counter() - start)
             assert compiled.program is not None
             assert compiled.placement is not None

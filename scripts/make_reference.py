@@ -15,6 +15,8 @@ from nki_agent.isa.table import TABLE
 from nki_agent.nki.current.modules import MODULES, SIGNATURES, signature_text
 from nki_agent.nki.current.names import NOT_MODELLED
 from nki_agent.sim.table import HANDLERS
+from nki_agent.task.named_recipe import RECIPES
+from nki_agent.task.tolerance import LIMITS
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -24,6 +26,16 @@ COVERAGE_HEAD = """\
 An *instruction* is checked against its declaration, simulated, and has a cost; where not every
 target has it, those that do are named. A function of the *front end* becomes instructions, a view
 or a value while the kernel is traced. The tests are the files under `tests/` that say most."""
+TASK_MARK = "<!-- Made by `make docs` from src/nki_agent/task; don't edit. -->"
+RECIPES_HEAD = """\
+What a [declared](../guides/write-a-task.md) tensor's values are. `normal` is taken where none is
+named. A trial draws a scale from 0.7 to 1.4 for each tensor whose recipe follows it, and the
+families big and tiny scale the same ones among the inputs."""
+TOLERANCE_HEAD = """\
+Both limits hold, and each row along the last axis may be ten times as far off as the whole. `EX`
+is equal element for element; integer and boolean outputs are so in every class but `Q1` and `Q2`,
+where 8-bit codes may be one step off on a few elements. `BM` is `F2` for float32 outputs and `B1`
+for narrower ones."""
 ALIASES = {"nki": "nki", "nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
 TESTS_SHOWN_MAX = 3
 TEST_ROOMS = ("conformance", "sim", "nki", "isa")
@@ -82,6 +94,25 @@ def make_coverage() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def make_recipes() -> str:
+    """The recipes of declared tensors, and the tolerance classes."""
+    parts = ["# Recipes and tolerance classes", TASK_MARK, "## Recipes", RECIPES_HEAD]
+    rows = [
+        "| Recipe | Values | Follows the trial's scale and family | For integers |",
+        "|---|---|---|---|",
+    ]
+    for kind in RECIPES.values():
+        scaled = "yes" if kind.is_scaled else "no"
+        rows.append(f"| `{kind}` | {kind.about} | {scaled} | {'yes' if kind.is_whole else 'no'} |")
+    parts += ["\n".join(rows), "## Tolerance classes", TOLERANCE_HEAD]
+    rows = ["| Class | Relative L2 error | Largest error over root mean square |", "|---|---|---|"]
+    rows += [
+        f"| `{name}` | {rel_l2:g} | {largest:g} |" for name, (rel_l2, largest) in LIMITS.items()
+    ]
+    parts.append("\n".join(rows))
+    return "\n\n".join(parts) + "\n"
+
+
 def find_tests() -> dict[str, list[str]]:
     """Files of tests by the function that they are about, as `nisa.iota`; the best first."""
     found: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
@@ -129,13 +160,17 @@ def find_status(full: str) -> str:
 def make_pages() -> dict[str, str]:
     """Every file of docs/reference that comes from the code, by name."""
     pages = {f"{info.code.lower()}.md": make_page(info) for info in CATALOGUE.values()}
-    return pages | {"codes.md": make_index(), "coverage.md": make_coverage()}
+    return pages | {
+        "codes.md": make_index(),
+        "coverage.md": make_coverage(),
+        "recipes.md": make_recipes(),
+    }
 
 
 def find_stale(pages: dict[str, str]) -> list[str]:
     """Names of pages that are missing, differ, or belong to no code any more."""
     on_disk = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("nk*.md")}
-    for name in ("codes.md", "coverage.md"):
+    for name in ("codes.md", "coverage.md", "recipes.md"):
         if (FOLDER / name).exists():
             on_disk[name] = (FOLDER / name).read_text(encoding="utf-8")
     return sorted(name for name in pages | on_disk if pages.get(name) != on_disk.get(name))

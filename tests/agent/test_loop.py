@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nki_agent.agent.episode import End, Episode, Limits, Mode
+from nki_agent.agent.judging import OneJudge
 from nki_agent.agent.loop import find_kernel, solve
 from nki_agent.agent.prompt import make_prompt
 from nki_agent.agent.tools import Toolbox
@@ -89,7 +90,7 @@ class Lab:
 
     def __init__(self, task: Task, judge: Judge, path: Path) -> None:
         self.task, self.judge, self.path = task, judge, path
-        self.tools = Toolbox(task, judge=judge, target=Target.TRN2, root_seed=SEED)
+        self.tools = Toolbox(OneJudge(judge, task), target=Target.TRN2, root_seed=SEED)
 
     async def start(
         self,

@@ -1,6 +1,7 @@
 """The prompt states ranks, folds and limits of this task on this chip, and nothing stale."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from nki_agent.chip.spec import Target, load_chip
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.table import TABLE
 from nki_agent.nki.current.tracing import ArgumentSpec, trace_source
+from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 
 BYTES_PER_TOKEN = 4
@@ -88,3 +90,21 @@ def test_example_in_the_prompt_traces(task: Task) -> None:
 )
 def test_fold_puts_rows_on_partitions(shape: tuple[int, ...], words: str) -> None:
     assert words in write_fold(shape, partitions=128)
+
+
+def test_prompt_says_at_which_sizes_a_kernel_is_judged(tmp_path: Path) -> None:
+    path = tmp_path / "many_sizes.py"
+    path.write_text(
+        'SHAPES = {"dev": {"M": 40}, "odd": {"M": 7}, "perf": {"M": 4096}}\n'
+        'INPUTS = {"x": "float32[M, 48]"}\nOUTPUTS = {"y": "float32[M, 48]"}\n'
+        "def reference(x):\n    return x + 1.0\n"
+    )
+    text = make_prompt(load_task(path), target=Target.TRN2, mode=Mode.LOOP, limits=Limits()).user
+    assert "take every size from the arguments' shapes" in text
+    assert "timed at `x` [4096, 48]" in text
+    assert "[7, 48]" not in text
+
+
+def test_prompt_of_one_shape_set_says_so(task: Task) -> None:
+    text = make_prompt(task, target=Target.TRN2, mode=Mode.LOOP, limits=Limits()).user
+    assert "These are the only shapes." in text

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from nki_agent.agent.answers import write_faults
+from nki_agent.agent.judging import OneJudge
 from nki_agent.agent.tools import SPECS, Answer, Toolbox
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.chip.spec import Target
@@ -19,7 +20,7 @@ BYTES_PER_TOKEN = 4
 
 @pytest.fixture
 def tools(task: Task, judge: Judge) -> Toolbox:
-    return Toolbox(task, judge=judge, target=Target.TRN2, root_seed=1)
+    return Toolbox(OneJudge(judge, task), target=Target.TRN2, root_seed=1)
 
 
 def use(tools: Toolbox, name: str, **arguments: object) -> Answer:

@@ -13,7 +13,7 @@ from nki_agent.verify.judge import Judge
 from tests.judging import load_softmax
 
 # Hostile source, named *.py: pytest would import it to look for doctests.
-collect_ignore_glob = ["kernels", "kernels/*"]
+collect_ignore_glob = ["kernels", "kernels/*", "escapes", "escapes/*"]
 
 
 @pytest.fixture(scope="session")

@@ -183,3 +183,28 @@ def test_run_simulates_a_kernel(tmp_path: Path) -> None:
     )
     called = call("run", script)
     assert (called.code, called.out) == (0, "4800.0\n")
+
+
+DECLARED = """
+SHAPES = {"dev": {"B": 1}, "perf": {"B": 16}}
+INPUTS = {"x": "float32[2 * B, 75, 16]"}
+OUTPUTS = {"y": "float32[2 * B, 75, 16]"}
+
+
+def reference(x):
+    return x + 1.0
+"""
+ANY_SIZE = RIGHT.replace("150", "x.shape[0] * 75")
+
+
+def test_profile_and_show_take_the_shapes_by_name(tmp_path: Path) -> None:
+    kernel, task = write_kernel(tmp_path, ANY_SIZE), tmp_path / "declared.py"
+    task.write_text(DECLARED)
+    dev = call("profile", kernel, "--task", task, "--json").document["latency_ns"]
+    perf = call("profile", kernel, "--task", task, "--json", "--shapes", "perf")
+    assert perf.document["latency_ns"] > dev
+    listed = [call("show", kernel, "--task", task, "--shapes", s).out for s in ("dev", "perf")]
+    assert [text.count("dma_copy") for text in listed] == [4, 38]
+    unknown = call("profile", kernel, "--task", task, "--shapes", "huge")
+    assert unknown.code == 2
+    assert "the task has dev, perf" in unknown.err

@@ -156,7 +156,7 @@ def test_judge_refuses_at_the_same_stage_with_the_same_words(
 ) -> None:
     first = next(iter(fault.inputs))
     task = task_for(fault, tmp_path, f"return {first} * 2.0 + {' + '.join(fault.inputs)}.sum()")
-    compiled = judge.compile(Kernel.from_text(fault.text), task)
+    compiled = judge.compile(Kernel.from_text(fault.text), task.dev)
     assert compiled.stage is fault.stage
     finding = next(d for d in compiled.diagnostics if d.code == fault.code)
     assert [w for w in fault.words if w not in str(finding)] == []

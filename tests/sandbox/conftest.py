@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from nki_agent.sandbox.pool import Sandbox
-from tests.sandbox.attacks import start_sandbox
+from tests.sandbox.starting import start_sandbox
 
 
 @pytest.fixture(scope="module")

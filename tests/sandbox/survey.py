@@ -1,17 +1,21 @@
-"""Runs attacks in a process of its own and prints what came of it; `test_ordinary_user` reads that.
+"""Runs every escape as an ordinary user, in a process of its own that prints what came of it.
 
 Usage: python -m tests.sandbox.survey full | no-landlock | bare
 """
 
+import functools
 import os
+import subprocess
 import sys
 
 import msgspec
 
 from nki_agent.base.errors import MachineError
 from nki_agent.sandbox.pool import Outcome, Status
-from tests.sandbox.attacks import ATTACKS, run_source, start_sandbox
+from tests.cheats.escape import read_escapes
 from tests.sandbox.ordinary import become_ordinary, lose_landlock, lose_seccomp
+from tests.sandbox.starting import run_source, start_sandbox
+from tests.source import ROOT
 
 LATE_IMPORT = "import colorsys; return colorsys.__name__"
 OPEN_LIBRARY = "return len(open(os.__file__).read()) > 0"
@@ -26,8 +30,17 @@ class Survey(msgspec.Struct):
     outcomes: dict[str, Outcome] = {}
 
 
+@functools.cache
+def read_survey(machine: str) -> Survey:
+    """What a process of its own found on this machine or a lesser one."""
+    command = [sys.executable, "-m", "tests.sandbox.survey", machine]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert run.returncode == 0, run.stderr.decode()
+    return msgspec.msgpack.decode(run.stdout, type=Survey)
+
+
 def survey(machine: str) -> Survey:
-    """Try every attack, as an ordinary user, on this machine or a lesser one."""
+    """Try every escape, as an ordinary user, on this machine or a lesser one."""
     if os.geteuid() == 0:
         try:
             become_ordinary()
@@ -48,9 +61,9 @@ def survey(machine: str) -> Survey:
         if machine != "bare":
             for name, body in (("late import", LATE_IMPORT), ("read library", OPEN_LIBRARY)):
                 found.outcomes[name] = run_source(sandbox, body)
-            for attack in ATTACKS:
-                outcome = sandbox.run(attack.source.encode(), limits=attack.limits)
-                found.outcomes[attack.name] = outcome
+            for escape in read_escapes():
+                outcome = sandbox.run(escape.source.encode(), limits=escape.limits)
+                found.outcomes[escape.name] = outcome
         found.outcomes["echo after"] = run_source(sandbox, "return b'right'")
     return found
 

@@ -1,24 +1,9 @@
 """The same laws as an ordinary user, and on machines that lack Landlock, or that and seccomp."""
 
-import functools
-import subprocess
-import sys
-
-import msgspec
 import pytest
 
 from nki_agent.sandbox.pool import Layer, OutcomeKind
-from tests.sandbox.attacks import ATTACKS, Attack
-from tests.sandbox.survey import Survey
-from tests.source import ROOT
-
-
-@functools.cache
-def read_survey(machine: str) -> Survey:
-    command = [sys.executable, "-m", "tests.sandbox.survey", machine]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    assert run.returncode == 0, run.stderr.decode()
-    return msgspec.msgpack.decode(run.stdout, type=Survey)
+from tests.sandbox.survey import Survey, read_survey
 
 
 @pytest.fixture(params=["full", "no-landlock"])
@@ -29,12 +14,7 @@ def survey(request: pytest.FixtureRequest) -> Survey:
     return found
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_attack_is_contained_without_root(attack: Attack, survey: Survey) -> None:
-    attack.check(survey.outcomes[attack.name])
-
-
-def test_sandbox_works_after_every_attack(survey: Survey) -> None:
+def test_sandbox_works_after_every_escape(survey: Survey) -> None:
     assert survey.outcomes["echo after"].data == b"right"
     assert survey.refused == ""
 

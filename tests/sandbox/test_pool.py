@@ -14,13 +14,13 @@ import pytest
 from nki_agent.base.errors import MachineError
 from nki_agent.sandbox.outcome import Layer, LayerState, Limits, Status
 from nki_agent.sandbox.pool import OutcomeKind, Sandbox, require_enough, status
-from tests.sandbox.attacks import FOLDER, LIMITS, run_source, start_sandbox
+from tests.sandbox.starting import FOLDER, LIMITS, run_source, start_sandbox
 from tests.source import ROOT
 
 SLOW = [pytest.mark.slow, pytest.mark.timeout(300)]
 PAUSE = threading.Event()
 CALLER = """
-from tests.sandbox.attacks import run_source, start_sandbox
+from tests.sandbox.starting import run_source, start_sandbox
 first, second = start_sandbox(), start_sandbox()
 print(first.pid, second.pid, flush=True)
 run_source(first, "time.sleep(60)")
@@ -78,6 +78,12 @@ def test_result_that_is_not_bytes_is_an_error_of_the_entry() -> None:
         outcome = sandbox.run(b"x")
     assert outcome.kind is OutcomeKind.RAISED
     assert outcome.detail.startswith("TypeError: the entry gave str, not bytes at child.py:")
+
+
+def test_result_over_the_limit_is_not_taken(sandbox: Sandbox) -> None:
+    outcome = run_source(sandbox, "return bytes((1 << 20) + 1)")
+    assert (outcome.kind, outcome.data) == (OutcomeKind.OVERSIZE, b"")
+    assert "1048576 bytes" in outcome.detail
 
 
 def test_exception_is_told_with_its_innermost_place(sandbox: Sandbox) -> None:

@@ -116,6 +116,8 @@ def test_files_are_opened_for_reading_only(flags: int, allowed: bool, machine: M
         ("ioctl", (0, 0x5401), True),
         ("ioctl", (0, 0x5412), False),
         ("prlimit64", (0, 7, 0), True),
+        ("prlimit64", (1, 7, 0), False),
+        ("prlimit64", (1 << 32, 7, 0), False),
         ("prlimit64", (0, 7, 1), False),
         ("prlimit64", (0, 7, 1 << 32), False),
     ],

@@ -132,6 +132,7 @@ def test_function_can_be_declared(write: Write) -> None:
         ("bfloat16[M, K]", "bfloat16[M, K // 0]", "`K // 0` is no size"),
         ("bfloat16[M, K]", "bfloat16[M, __import__('os')]", "is no size"),
         ("bfloat16[M, N]", "float32[M, N]", "the reference gives"),
+        ("bfloat16[M, N]", "bfloat16[M, N] weight", "has a recipe"),
         ("bfloat16[M, N]", "bfloat16[N, M]", "the reference gives"),
         ('"gain": "bfloat16[K] gain", ', "", "`gain` is in the module"),
         (

@@ -214,7 +214,7 @@ def test_machine_without_memory_gives_no_verdict(judge: Judge, softmax: Task) ->
 
 
 def test_compile_stops_before_data(judge: Judge, softmax: Task) -> None:
-    result = judge.compile(Kernel.from_text(SOFTMAX), softmax)
+    result = judge.compile(Kernel.from_text(SOFTMAX), softmax.dev)
     assert result.stage is None
     assert result.program is not None
     assert result.placement is not None

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.cost.summary import format_figure, format_percent
-from nki_agent.verify.compiling import CompileResult
+from nki_agent.verify.look import Look
 from nki_agent.verify.verdict import Stage, Trial, Verdict
 
 FAULTS_SHOWN_MAX = 3
@@ -38,14 +38,12 @@ def write_verdict(verdict: Verdict) -> str:
     return "\n".join((*lines, NEXT[verdict.stage]))
 
 
-def write_compiled(result: CompileResult) -> str:
+def write_look(look: Look) -> str:
     """What checking, tracing and laying out found, for a model."""
-    if result.stage is not None:
-        lines = [f"stage: {result.stage.value}", *write_faults(result.diagnostics)]
-        return "\n".join((*lines, NEXT[result.stage]))
-    assert result.program is not None
-    count = sum(1 for _ in result.program.instructions())
-    lines = [f"It compiles: {count} instructions.", *write_faults(result.diagnostics)]
+    if look.stage is not None:
+        lines = [f"stage: {look.stage.value}", *write_faults(look.diagnostics)]
+        return "\n".join((*lines, NEXT[look.stage]))
+    lines = [f"It compiles: {look.num_instructions} instructions.", *write_faults(look.diagnostics)]
     return "\n".join((*lines, "Next: `verify_kernel` compares its values with the reference."))
 
 

@@ -82,6 +82,7 @@ def make_prompt(task: Task, *, target: Target, mode: Mode, limits: Limits) -> Pr
         "task.md",
         id=task.id,
         source=task.source.strip(),
+        sizes=_write_sizes(task),
         arguments="\n".join(f"- {_write_argument(a, chip)}" for a in task.arguments),
         outputs="\n".join(f"- {_write_output(o, task)}" for o in task.outputs),
     )
@@ -116,6 +117,23 @@ def write_fold(shape: tuple[int, ...], *, partitions: int) -> str:
     tiles, tail = math.ceil(rows / partitions), rows % partitions
     last = f", the last [{tail}, {free}]" if tail else ""
     return f"{fold}rows on the partitions: {tiles} tiles of [{partitions}, {free}]{last}"
+
+
+def _write_sizes(task: Task) -> str:
+    """At which shapes a kernel is judged."""
+    if len(task.shape_sets) == 1:
+        return "These are the only shapes."
+    dev, *others = task.shape_sets
+    listed = [
+        ", ".join(f"`{t.name}` {_shape(t.shape)}" for t in shapes.tensors)
+        for shapes in others
+        if shapes is task.perf
+    ]
+    at = f" It is timed at {listed[0]}." if listed else ""
+    return (
+        f"These are the shapes of `{dev.name}`. The same kernel is traced again at other sizes and"
+        f" must be right there too: take every size from the arguments' shapes.{at}"
+    )
 
 
 def _write_argument(argument: Argument, chip: ChipSpec) -> str:

@@ -6,7 +6,6 @@ two judgements of an episode use the same seed, so inputs can't be learned from 
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +13,15 @@ from typing import Any
 
 import msgspec
 
-from nki_agent.agent.answers import write_compiled, write_verdict
+from nki_agent.agent.answers import write_look, write_verdict
 from nki_agent.agent.cards import look_up
+from nki_agent.agent.judging import Judging
 from nki_agent.base.seeds import seed_for
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_summary
 from nki_agent.llm.protocol import Json, ToolCall, ToolSpec
-from nki_agent.task.task import Task
-from nki_agent.verify.compiling import CompileResult
-from nki_agent.verify.judge import Judge
 from nki_agent.verify.kernel import SOURCE_BYTES_MAX, Kernel
-from nki_agent.verify.speed import estimate_speed
+from nki_agent.verify.look import Look
 from nki_agent.verify.verdict import Stage, Verdict
 
 COMPILE = "compile_kernel"
@@ -74,12 +71,11 @@ class Draft:
 class Toolbox:
     """The tools for one task, and the drafts that went through them."""
 
-    def __init__(self, task: Task, *, judge: Judge, target: Target, root_seed: int) -> None:
-        """Judge drafts for `task`; every seed comes from `root_seed`."""
-        self.task = task
+    def __init__(self, judging: Judging, *, target: Target, root_seed: int) -> None:
+        """Let `judging` judge drafts; every seed comes from `root_seed`."""
         self.submitted: str | None = None
         """What the model handed in, once it has."""
-        self._judge = judge
+        self._judging = judging
         self._target = target
         self._root_seed = root_seed
         self._drafts: list[Draft] = []
@@ -120,8 +116,7 @@ class Toolbox:
     async def judge(self, source: str, *, purpose: str) -> Verdict:
         """The full verdict on a seed that only this purpose has."""
         seed = seed_for(self._root_seed, purpose)
-        kernel = Kernel.from_text(source)
-        return await asyncio.to_thread(self._judge.judge, kernel, self.task, root_seed=seed)
+        return await self._judging.judge(Kernel.from_text(source), root_seed=seed)
 
     async def verify(self, source: str) -> Answer:
         """A draft's verdict as text."""
@@ -134,8 +129,8 @@ class Toolbox:
         source = self._find_source(arguments)
         if source is None:
             return NO_SOURCE
-        result = await self._run_compile(source)
-        return Answer(text=write_compiled(result), stage=result.stage)
+        found = await self._look_at(source)
+        return Answer(text=write_look(found), stage=found.stage)
 
     async def _verify(self, arguments: Json) -> Answer:
         source = self._find_source(arguments)
@@ -145,10 +140,10 @@ class Toolbox:
         source = self._find_source(arguments)
         if source is None:
             return NO_SOURCE
-        result = await self._run_compile(source)
-        if result.stage is not None:
-            return Answer(text=write_compiled(result), stage=result.stage)
-        return Answer(text=await asyncio.to_thread(self._estimate, result))
+        found = await self._look_at(source)
+        if found.summary is None:
+            return Answer(text=write_look(found), stage=found.stage)
+        return Answer(text=f"{format_summary(found.summary)}\n{NEXT_SPEED}")
 
     async def _look_up(self, arguments: Json) -> Answer:
         query = msgspec.convert(arguments, QueryArguments).query
@@ -161,18 +156,11 @@ class Toolbox:
         self.submitted = source
         return Answer(text="Submitted. It is judged on fresh inputs now.")
 
-    async def _run_compile(self, source: str) -> CompileResult:
-        kernel = Kernel.from_text(source)
-        result = await asyncio.to_thread(self._judge.compile, kernel, self.task)
+    async def _look_at(self, source: str) -> Look:
+        found = await self._judging.look(Kernel.from_text(source))
         known = {draft.source: draft.stage for draft in self._drafts}
-        self._drafts.append(Draft(source=source, stage=result.stage or known.get(source)))
-        return result
-
-    def _estimate(self, result: CompileResult) -> str:
-        assert result.program is not None
-        assert result.placement is not None
-        speed = estimate_speed(result.program, result.placement, self.task.dev, self._target)
-        return f"{format_summary(speed.summary)}\n{NEXT_SPEED}"
+        self._drafts.append(Draft(source=source, stage=found.stage or known.get(source)))
+        return found
 
     def _find_source(self, arguments: Json) -> str | None:
         source = msgspec.convert(arguments, SourceArguments).source

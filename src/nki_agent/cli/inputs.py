@@ -12,7 +12,7 @@ from nki_agent.chip.spec import GENERATION, Target, find_target
 from nki_agent.cli.screen import say
 from nki_agent.program.records import Dialect
 from nki_agent.task.loader import load_task
-from nki_agent.task.task import Task
+from nki_agent.task.task import ShapeSet, Task
 from nki_agent.verify.kernel import Kernel
 
 FIRST_CURRENT_GENERATION = 3
@@ -22,6 +22,7 @@ FIRST_CURRENT_GENERATION = 3
 TARGET_HELP = f"One of {', '.join(Target)}."
 TASK_HELP = "The task that the kernel is for."
 JSON_HELP = "Print one JSON document."
+SHAPES_HELP = "At which of the task's shapes, `dev` or `perf`; the first if left out."
 UNSANDBOXED_HELP = "Trace kernels even where nothing can hold them; only for kernels you trust."
 
 
@@ -50,6 +51,16 @@ def require_dialect(name: str) -> Dialect:
             hint=f"`--dialect {Dialect.CURRENT.value}`",
         )
     raise UsageError(f"no dialect `{name}`", hint=f"`{Dialect.CURRENT.value}`")
+
+
+def read_shapes(task: Task, name: str | None) -> ShapeSet:
+    """The shape set of this name; the one that a kernel is proven on without a name."""
+    if name is None:
+        return task.dev
+    found = {shapes.name: shapes for shapes in task.shape_sets}
+    if name not in found:
+        raise UsageError(f"no shapes `{name}`", hint=f"the task has {', '.join(found)}")
+    return found[name]
 
 
 def read_task(path: Path) -> Task:

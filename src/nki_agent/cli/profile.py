@@ -12,10 +12,12 @@ from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
+    SHAPES_HELP,
     TARGET_HELP,
     TASK_HELP,
     UNSANDBOXED_HELP,
     read_kernel,
+    read_shapes,
     read_target,
     read_task,
 )
@@ -36,18 +38,19 @@ def profile(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the timeline, for Perfetto.")
     ] = None,
+    shapes: Annotated[str | None, typer.Option(help=SHAPES_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Say where a kernel's time goes, and what bounds it."""
     chosen, source = read_target(target), read_kernel(kernel)
-    loaded = read_task(task)
+    at = read_shapes(read_task(task), shapes)
     with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed) as judge:
-        found = judge.compile(source, loaded)
+        found = judge.compile(source, at)
     if found.stage is not None or found.program is None or found.placement is None:
         assert found.stage is not None
         return report_unfit(found.stage, found.diagnostics, as_json=as_json)
-    speed = estimate_speed(found.program, found.placement, loaded.dev, chosen)
+    speed = estimate_speed(found.program, found.placement, at, chosen)
     if trace is not None:
         _write(speed, found.program, trace)
     if as_json:

@@ -11,10 +11,12 @@ from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
+    SHAPES_HELP,
     TARGET_HELP,
     TASK_HELP,
     UNSANDBOXED_HELP,
     read_kernel,
+    read_shapes,
     read_target,
     read_task,
 )
@@ -31,14 +33,15 @@ def show(
     task: Annotated[Path, typer.Option(metavar="TASK.py", help=TASK_HELP)],
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     limit: Annotated[int | None, typer.Option(min=1, help="Most instructions.")] = None,
+    shapes: Annotated[str | None, typer.Option(help=SHAPES_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """List a kernel's traced instructions with their source lines."""
     chosen, source = read_target(target), read_kernel(kernel)
-    loaded = read_task(task)
+    at = read_shapes(read_task(task), shapes)
     with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed) as judge:
-        result = judge.compile(source, loaded)
+        result = judge.compile(source, at)
     if result.program is None:
         assert result.stage is not None
         return report_unfit(result.stage, result.diagnostics, as_json=as_json)

@@ -15,6 +15,7 @@ import typer
 from nki_agent import __version__
 from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.folder import RunFolder, make_run_folder
+from nki_agent.agent.judging import OneJudge
 from nki_agent.agent.loop import solve as run_episode
 from nki_agent.agent.prompt import Prompt, make_prompt
 from nki_agent.agent.tools import Toolbox
@@ -100,7 +101,9 @@ class Run:
         prompt = make_prompt(
             self.task, target=config.target, mode=config.mode, limits=config.limits
         )
-        tools = Toolbox(self.task, judge=self.judge, target=config.target, root_seed=config.seed)
+        tools = Toolbox(
+            OneJudge(self.judge, self.task), target=config.target, root_seed=config.seed
+        )
         with Progress(clock=self.clock, turns=config.limits.turns) as progress:
             trajectory = Trajectory(self.folder.trajectory, clock=self.clock, watch=progress.show)
             trajectory.add(self._start(trajectory, prompt))
@@ -124,7 +127,7 @@ class Run:
         if episode.verdict is None or episode.kernel is None:
             return None
         self.folder.write_json(self.folder.verdict, episode.verdict)
-        found = self.judge.compile(Kernel.from_text(episode.kernel), self.task)
+        found = self.judge.compile(Kernel.from_text(episode.kernel), self.task.dev)
         if found.stage is not None or found.program is None or found.placement is None:
             return None
         speed = estimate_speed(found.program, found.placement, self.task.dev, self.config.target)

@@ -96,8 +96,11 @@ def _guards(*, may_open: bool) -> dict[str, list[Step]]:
         "openat": _unless_bits(2, WRITE_FLAGS) if may_open else [(RETURN, 0, 0, REFUSE)],
         "fcntl": _only_values(1, FCNTL_COMMANDS),
         "ioctl": _only_values(1, IOCTL_COMMANDS),
-        # With a null third argument it only reads a limit.
-        "prlimit64": [*_require_zero(2, word=0), *_require_zero(2, word=1), (RETURN, 0, 0, ALLOW)],
+        # With a null first and third argument it only reads a limit of its own process.
+        "prlimit64": [
+            *(step for number in (0, 2) for step in _require_null(number)),
+            (RETURN, 0, 0, ALLOW),
+        ],
     }
 
 
@@ -129,10 +132,14 @@ def _only_values(argument: int, values: Iterable[int]) -> list[Step]:
     return [*steps, (RETURN, 0, 0, REFUSE)]
 
 
-def _require_zero(argument: int, *, word: int) -> list[Step]:
-    """Refuse unless this word of an argument is zero."""
+def _require_null(argument: int) -> list[Step]:
+    """Refuse unless both words of an argument are zero."""
     return [
-        (LOAD, 0, 0, ARGUMENTS_OFFSET + 8 * argument + 4 * word),
-        (JUMP_EQUAL, 1, 0, 0),
-        (RETURN, 0, 0, REFUSE),
+        step
+        for word in (0, 4)
+        for step in (
+            (LOAD, 0, 0, ARGUMENTS_OFFSET + 8 * argument + word),
+            (JUMP_EQUAL, 1, 0, 0),
+            (RETURN, 0, 0, REFUSE),
+        )
     ]

@@ -220,7 +220,9 @@ def judge(
     if cut is OutcomeKind.OVERSIZE:
         return cut, b"", f"a result over {limits.result_bytes} bytes"
     code = os.waitstatus_to_exitcode(end.wait_status)
-    if code == -signal.SIGXCPU:
+    # SIGXCPU can be ignored; what then ends it at the hard limit is a plain kill.
+    is_spent = code == -signal.SIGKILL and end.cpu_seconds >= limits.cpu_seconds
+    if code == -signal.SIGXCPU or is_spent:
         return OutcomeKind.TIMEOUT, b"", f"over {limits.cpu_seconds} s of CPU time"
     if code < 0:
         return OutcomeKind.KILLED, b"", _name_signal(-code)

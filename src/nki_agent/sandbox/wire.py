@@ -57,6 +57,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     """How a child ended; `failure` when it never began."""
 
     wait_status: int = 0
+    cpu_seconds: float = 0.0
     max_rss_bytes: int = 0
     failure: str = ""
 

@@ -171,4 +171,8 @@ def _watch(control: socket.socket, pid: int) -> End:
     with suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
     _, wait_status, usage = os.wait4(pid, 0)
-    return End(wait_status=wait_status, max_rss_bytes=usage.ru_maxrss * KIB)
+    return End(
+        wait_status=wait_status,
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        max_rss_bytes=usage.ru_maxrss * KIB,
+    )

@@ -91,8 +91,8 @@ class Declaration:
         return NamedRecipe(name=self.recipe, bounds=tuple(b.value(sizes) for b in self.bounds))
 
 
-def read_declaration(text: object, *, what: str) -> Declaration:
-    """Read one declaration; `what` names its tensor.
+def read_declaration(text: object, *, what: str, is_drawn: bool = True) -> Declaration:
+    """Read one declaration; `what` names its tensor. One that is not drawn has no recipe.
 
     Raises:
         TaskError: it has not the form, or names a dtype or recipe that does not exist.
@@ -108,10 +108,13 @@ def read_declaration(text: object, *, what: str) -> Declaration:
         )
     recipe = found["recipe"] or "normal"
     bounds = _split(found["sizes"] or "")
-    if recipe not in RECIPES or len(bounds) != RECIPES[recipe].num_bounds:
+    if not is_drawn:
+        if found["recipe"]:
+            raise TaskError(f"{what} has a recipe", hint="an output is a dtype and a shape")
+    elif recipe not in RECIPES or len(bounds) != RECIPES[recipe].num_bounds:
         known = ", ".join(f"`{kind}`" for kind in RECIPES.values())
         raise TaskError(f"{what} has the recipe {_shorten(text)}", hint=f"one of {known}")
-    if dtype.is_integer and not RECIPES[recipe].is_whole:
+    elif dtype.is_integer and not RECIPES[recipe].is_whole:
         whole = ", ".join(f"`{kind}`" for kind in RECIPES.values() if kind.is_whole)
         raise TaskError(
             f"{what} is {dtype.value}, and the recipe `{recipe}` gives reals",
@@ -225,6 +228,6 @@ def _read_tensors(module: ModuleType, name: str, *, file: str) -> dict[str, Decl
             hint=f'as in {name} = {{"x": "bfloat16[M, N]"}}',
         )
     return {
-        key: read_declaration(text, what=f"{file}: `{key}` of {name}")
+        key: read_declaration(text, what=f"{file}: `{key}` of {name}", is_drawn=name != OUTPUTS)
         for key, text in found.items()
     }

@@ -34,6 +34,7 @@ from nki_agent.task.firstrun import (
     note_record,
 )
 from nki_agent.task.form import FileForm, find_form
+from nki_agent.task.handed import HandedFiles
 from nki_agent.task.loading import Loading
 from nki_agent.task.record import Record
 from nki_agent.task.reference import Results
@@ -51,16 +52,20 @@ from nki_agent.task.values import has_torch_type
 from nki_agent.task.work import make_work
 
 
-def load_task(path: Path, *, name: str | None = None) -> Task:
+def load_task(
+    path: Path, *, name: str | None = None, handed: HandedFiles | None = None
+) -> Task:
     """Load the task that a Python file states. `name` replaces the id made from the file's name.
+
+    With `handed` the file's text comes from there, and its folder is not looked at.
 
     Raises:
         TaskError: the file cannot be used; the message says what was found and what to do.
     """
-    user = read_user_file(path)
+    user = read_user_file(path, handed=handed)
     form = find_form(user)
     seed = seed_for(0, hash_text(user.source))
-    task_id = name or _make_id(path)
+    task_id = name or make_id(path)
     if form.declared is not None:
         return _assemble_declared(form, seed=seed, task_id=task_id)
     assert form.inputs is not None

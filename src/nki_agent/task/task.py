@@ -49,8 +49,9 @@ class Form(StrEnum):
 class Scope(StrEnum):
     """How much a verdict covers."""
 
-    PROOF = "proof"  # the shapes at which a kernel is proven right; speed is that at dev
-    CLAIM = "claim"  # also the perf shapes, whose speed is then claimed
+    PROOF = "proof"  # the shapes at which a kernel is proven right, dev and odd; speed at dev
+    CLAIM = "claim"  # the perf shapes alone, for a kernel that has its proof; speed at perf
+    ALL = "all"  # both; speed at perf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +201,8 @@ class Task:
             case Scope.PROOF:
                 return tuple(s for s in self.shape_sets if s is self.dev or s is self.odd)
             case Scope.CLAIM:
+                return (self.perf,)
+            case Scope.ALL:
                 return self.shape_sets
 
     @property

@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,7 @@ from typing import Any
 
 from nki_agent.base.errors import TaskError
 from nki_agent.base.hashes import hash_files, hash_text, short_hash
+from nki_agent.task.handed import HandedFiles
 
 INSTALL_TORCH = "install PyTorch: `pip install 'nki-agent[torch]'`"
 
@@ -35,13 +36,18 @@ class UserFile:
     siblings: dict[str, ModuleType] = field(default_factory=dict)
     default_dtype: Any = None
     """PyTorch's default dtype, if this file has changed it."""
+    handed: HandedFiles | None = None
+    """Where the modules beside it come from, if not from its folder."""
 
     @contextlib.contextmanager
     def running(self, doing: str, *, hint: str = "") -> Iterator[None]:
         """Run user code: imports from its folder work, and what it raises becomes a TaskError."""
         folder = str(self.path.parent)
         before = set(sys.modules)
-        sys.path.insert(_first_package_folder(), folder)
+        if self.handed is None:
+            sys.path.insert(_first_package_folder(), folder)
+        else:
+            sys.meta_path.append(self.handed)
         sys.modules.update(self.siblings)
         outside = _swap_default_dtype(self.default_dtype)
         inside = self.default_dtype or outside
@@ -55,6 +61,8 @@ class UserFile:
         finally:
             if folder in sys.path:
                 sys.path.remove(folder)
+            if self.handed in sys.meta_path:
+                sys.meta_path.remove(self.handed)
             self._keep_siblings(before)
             found = _swap_default_dtype(outside)
             if inside is not None and found != inside:
@@ -70,27 +78,35 @@ class UserFile:
                 self.siblings[name] = sys.modules.pop(name)
 
     def _is_beside(self, name: str) -> bool:
+        if self.handed is not None:
+            return name in self.handed.modules
         folder = self.path.parent
         return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
 
     def hash(self, *, format_version: int) -> str:
         """The hash of the file, the modules beside it that it imported, and the format."""
-        files = {"format": str(format_version), "source": self.source}
+        texts: dict[str, str] = {}
         for name, module in self.siblings.items():
-            if module.__file__ is not None:
-                files[f"import {name}"] = (
-                    Path(module.__file__).read_bytes().decode("utf-8", "replace")
-                )
-        return hash_files(files)
+            if self.handed is not None:
+                texts[name] = self.handed.modules.get(name, "")
+            elif module.__file__ is not None:
+                texts[name] = Path(module.__file__).read_bytes().decode("utf-8", "replace")
+        return hash_task_file(self.source, texts, format_version=format_version)
 
 
-def read_user_file(path: Path) -> UserFile:
-    """Read, compile and run a task file.
+def hash_task_file(source: str, modules: Mapping[str, str], *, format_version: int) -> str:
+    """The hash of a task file and of the modules beside it that it imports."""
+    imported = {f"import {name}": text for name, text in modules.items()}
+    return hash_files({"format": str(format_version), "source": source, **imported})
+
+
+def read_user_file(path: Path, *, handed: HandedFiles | None = None) -> UserFile:
+    """Read, compile and run a task file; where its text is handed over, no file is opened.
 
     Raises:
         TaskError: it cannot be read, is not Python, or raises while it is run.
     """
-    source = _read_source(path)
+    source = read_source(path) if handed is None else handed.source
     full = path.resolve()
     try:
         code = compile(source, str(full), "exec")
@@ -106,7 +122,7 @@ def read_user_file(path: Path) -> UserFile:
     module.__file__ = str(full)
     module.__spec__ = importlib.util.spec_from_file_location(name, full)
     sys.modules[name] = module
-    user = UserFile(path=full, source=source, module=module)
+    user = UserFile(path=full, source=source, module=module, handed=handed)
     _import_torch(source)
     with user.running("loading the file"):
         exec(code, module.__dict__)
@@ -137,7 +153,8 @@ def _swap_default_dtype(wanted: Any) -> Any:
     return found
 
 
-def _read_source(path: Path) -> str:
+def read_source(path: Path) -> str:
+    """The text of a task file; TaskError where it cannot be read."""
     if path.is_dir():
         raise TaskError(f"{path.name} is a folder", hint="give a Python file")
     try:

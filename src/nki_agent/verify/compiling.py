@@ -6,11 +6,14 @@ runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from nki_agent.base.catalogue import CATALOGUE
 from nki_agent.base.diagnostic import Diagnostic, Severity, bounded
+from nki_agent.base.errors import MachineError
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.memory.dependence import find_independent_results
@@ -28,6 +31,8 @@ from nki_agent.verify.requests import check_results, find_misfit, make_request
 from nki_agent.verify.verdict import Stage
 
 CHEAT_CODES = "NK9"
+VM_COUNTERS = Path("/proc/vmstat")
+MEMORY_KILLS = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 FINDINGS_MAX = 50
 """Findings that an honest trace may have; it has one at most."""
 FORGED = Diagnostic(
@@ -66,7 +71,11 @@ def _compile(
     if errors_of(findings):
         return CompileResult(stage=_stage(findings, Stage.REFUSED), diagnostics=tuple(findings))
     request = make_request(kernel, shapes, target)
-    program, traced = read_outcome(sandbox.run(encode_request(request)))
+    num_kills = count_memory_kills()
+    outcome = sandbox.run(encode_request(request))
+    if outcome.kind is OutcomeKind.KILLED and count_memory_kills() > num_kills:
+        raise MachineError("this machine ran out of memory while it traced a kernel")
+    program, traced = read_outcome(outcome)
     findings += traced
     if program is None:
         stage = _stage(findings, Stage.UNTRACEABLE)
@@ -127,6 +136,19 @@ def _check_dependence(program: Program, shapes: ShapeSet) -> list[Diagnostic]:
             )
         )
     return findings
+
+
+def count_memory_kills() -> int:
+    """Processes that Linux has killed for want of memory since it started.
+
+    A kernel over its own limits gets a MemoryError or another signal, and cannot raise this count.
+    """
+    try:
+        counters = VM_COUNTERS.read_bytes()
+    except OSError:
+        return 0
+    found = MEMORY_KILLS.search(counters)
+    return 0 if found is None else int(found[1])
 
 
 def read_outcome(outcome: Outcome) -> tuple[Program | None, list[Diagnostic]]:

@@ -30,9 +30,11 @@ from nki_agent.task.family import Family
 from nki_agent.task.task import Scope, ShapeSet, Task
 from nki_agent.task.trial import Trial as TaskTrial
 from nki_agent.task.trial import compare_outputs, expected, make_trials
+from nki_agent.task.undecided import accept_ties
 from nki_agent.verify.budget import memory_bytes_max
 from nki_agent.verify.compiling import CompileResult, compile_kernel
 from nki_agent.verify.kernel import Kernel
+from nki_agent.verify.look import Look, look_at
 from nki_agent.verify.speed import Speed, estimate_speed
 from nki_agent.verify.verdict import Hashes, OutputError, Stage, Trial, Verdict
 
@@ -110,12 +112,13 @@ class Judge:
         """Read the source only."""
         return check_source(kernel.files, kernel.main, target=self.target)
 
-    def compile(self, kernel: Kernel, task: Task) -> CompileResult:
-        """Check, trace and lay out a kernel at the task's dev shapes."""
-        return self._compile(kernel, task.dev)
-
-    def _compile(self, kernel: Kernel, shapes: ShapeSet) -> CompileResult:
+    def compile(self, kernel: Kernel, shapes: ShapeSet) -> CompileResult:
+        """Check, trace and lay out a kernel at one choice of a task's sizes."""
         return compile_kernel(kernel, shapes, target=self.target, sandbox=self._sandbox)
+
+    def look(self, kernel: Kernel, shapes: ShapeSet) -> Look:
+        """Compile a kernel and schedule it, without data."""
+        return look_at(self.compile(kernel, shapes), shapes, self.target)
 
     def judge(
         self, kernel: Kernel, task: Task, *, root_seed: int, scope: Scope = Scope.PROOF
@@ -135,14 +138,15 @@ class Judge:
     def _judge(self, kernel: Kernel, task: Task, root_seed: int, scope: Scope) -> Verdict:
         start_ns = self._clock.monotonic_ns()
         verdict = _Draft(kernel, task, self.target, root_seed)
-        claimed = task.perf if scope is Scope.CLAIM else task.dev
+        claimed = task.dev if scope is Scope.PROOF else task.perf
         for shapes in task.shape_sets_in(scope):
-            compiled = self._compile(kernel, shapes)
+            compiled = self.compile(kernel, shapes)
             verdict.add_compiled(compiled)
             if compiled.stage is not None:
                 break
             assert compiled.program is not None
             assert compiled.placement is not None
+            # Where speed is claimed at the shapes of the proof, the proof is the claim.
             number = None if shapes is task.dev else 1
             run = self._run_trials(compiled.program, task, shapes, root_seed, number=number)
             verdict.add_run(run)
@@ -198,6 +202,7 @@ def _run_trial(
     for argument in shapes.updates:
         actual[argument.name] = run.updated.get(argument.name, inputs[argument.name])
     wanted = expected(task, inputs, shapes=shapes.name)
+    actual = accept_ties(task, trial, inputs, wanted, actual)
     compared = compare_outputs(task, trial, wanted, actual)
     outputs = tuple(_output_error(name, found) for name, found in compared.items())
     record = Trial(

@@ -1,0 +1,8 @@
+# ESCAPE: a descriptor opened anew
+# END: raised
+# SAYS: refused
+from probing import descriptors
+
+
+def run():
+    open(f"/proc/self/fd/{max(descriptors())}", "w")

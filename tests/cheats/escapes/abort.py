@@ -1,0 +1,8 @@
+# ESCAPE: abort
+# END: killed
+# SAYS: signal
+import os
+
+
+def run():
+    os.abort()

@@ -1,0 +1,8 @@
+# ESCAPE: chroot
+# END: raised
+# SAYS: refused
+import os
+
+
+def run():
+    os.chroot("/")

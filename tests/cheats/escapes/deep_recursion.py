@@ -1,0 +1,7 @@
+# ESCAPE: deep recursion
+# END: raised
+# SAYS: RecursionError
+
+
+def run():
+    return run()

@@ -1,0 +1,8 @@
+# ESCAPE: fork
+# END: raised
+# SAYS: refused
+import os
+
+
+def run():
+    os.fork()

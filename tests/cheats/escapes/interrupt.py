@@ -1,0 +1,7 @@
+# ESCAPE: interrupt
+# END: raised
+# SAYS: KeyboardInterrupt
+
+
+def run():
+    raise KeyboardInterrupt

@@ -1,0 +1,7 @@
+# ESCAPE: restart the machine
+# END: raised
+# SAYS: refused|Read-only
+
+
+def run():
+    open("/proc/sysrq-trigger", "w").write("b")

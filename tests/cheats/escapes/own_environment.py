@@ -1,0 +1,7 @@
+# ESCAPE: own environment
+# END: raised
+# SAYS: refused
+
+
+def run():
+    open("/proc/self/environ").read()

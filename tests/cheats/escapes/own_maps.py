@@ -1,0 +1,7 @@
+# ESCAPE: own maps
+# END: raised
+# SAYS: refused
+
+
+def run():
+    open("/proc/self/maps").read()

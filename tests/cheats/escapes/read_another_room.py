@@ -1,0 +1,8 @@
+# ESCAPE: read another room
+# END: raised
+# SAYS: refused
+from probing import PACKAGE
+
+
+def run():
+    open(PACKAGE + "/__init__.py").read()

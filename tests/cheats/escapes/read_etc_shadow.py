@@ -1,0 +1,7 @@
+# ESCAPE: read /etc/shadow
+# END: raised
+# SAYS: refused
+
+
+def run():
+    open("/etc/shadow").read()

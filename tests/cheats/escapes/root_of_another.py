@@ -1,0 +1,7 @@
+# ESCAPE: read the file system as the first process sees it
+# END: raised
+# SAYS: refused
+
+
+def run():
+    open("/proc/1/root/etc/passwd").read()

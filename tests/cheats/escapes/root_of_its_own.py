@@ -1,0 +1,7 @@
+# ESCAPE: read /etc/passwd through /proc/self/root
+# END: raised
+# SAYS: refused
+
+
+def run():
+    open("/proc/self/root/etc/passwd").read()

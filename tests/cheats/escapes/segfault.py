@@ -1,0 +1,8 @@
+# ESCAPE: segfault
+# END: killed
+# SAYS: SIGSEGV
+import ctypes
+
+
+def run():
+    ctypes.string_at(0)

@@ -1,0 +1,8 @@
+# ESCAPE: socket pair
+# END: raised
+# SAYS: refused
+import socket
+
+
+def run():
+    socket.socketpair()

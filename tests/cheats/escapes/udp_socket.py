@@ -1,0 +1,8 @@
+# ESCAPE: UDP socket
+# END: raised
+# SAYS: refused
+import socket
+
+
+def run():
+    socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)

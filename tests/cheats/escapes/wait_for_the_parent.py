@@ -1,0 +1,8 @@
+# ESCAPE: adopt the end of others
+# END: raised
+# SAYS: refused|No child
+import os
+
+
+def run():
+    os.waitpid(-1, 0)
