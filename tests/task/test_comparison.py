@@ -188,6 +188,17 @@ def test_unsigned_codes_may_be_one_step_off_on_few_elements() -> None:
         assert found.right == right
 
 
+def test_share_of_a_peaked_answer_leaves_its_own_rounding_out() -> None:
+    wanted = normals()
+    wanted[0, 0] = 100.09
+    actual = wanted.astype(ml_dtypes.bfloat16)
+    share = float(abs(actual[0, 0] - wanted[0, 0])) / LIMITS[ToleranceClass.B1][1]
+    rms = float(np.sqrt(np.mean(np.square(wanted))))
+    assert share / rms > 0.5
+    found = judge(wanted, actual, dtype=DType.BFLOAT16, name=ToleranceClass.B1)
+    assert found.ratio < 0.5
+
+
 def test_8_bit_floats_may_be_one_step_off_on_few_elements_as_codes() -> None:
     dtype = DType.FLOAT8_E4M3
     wanted = rng_for(0, "codes").uniform(-240, 240, (100, 100))

@@ -36,8 +36,9 @@ HUGE = float(np.finfo(np.float64).max)
 """The ratio of an answer that no tolerance could accept."""
 # Squares that float32 holds without overflow or loss; outside, float64 decides.
 _QUICK_LOW, _QUICK_HIGH = 1e-20, 1e30
-# Near its limit float64 decides: the quick sums are good to four digits.
-_QUICK_RATIO = 0.99
+# Over this share of the limits float64 decides: the quick sums are good to four digits, and count
+# an element's own rounding as error.
+_QUICK_RATIO = 0.5
 _MATRIX_RANK = 2
 _ONE_BYTE = 1
 
