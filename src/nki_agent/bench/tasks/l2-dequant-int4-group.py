@@ -30,6 +30,6 @@ class Model(nn.Module):
     def forward(
         self, packed: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor
     ) -> torch.Tensor:
-        codes = _unpack(packed).unflatten(-1, (-1, GROUP)).to(torch.float32)
-        y = (codes - zero[..., None].to(torch.float32)) * scale[..., None]
+        codes = _unpack(packed).unflatten(-1, (-1, GROUP)).float()
+        y = (codes - zero[..., None].float()) * scale[..., None]
         return y.flatten(-2).to(torch.bfloat16)

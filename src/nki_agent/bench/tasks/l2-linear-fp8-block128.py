@@ -30,4 +30,4 @@ class Model(nn.Module):
     def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         row_scale = scale.repeat_interleave(BLOCK, dim=1)
         block_scale = self.weight_scale.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
-        return (x.to(torch.float32) * row_scale) @ (self.weight.to(torch.float32) * block_scale)
+        return (x.float() * row_scale) @ (self.weight.float() * block_scale)

@@ -29,6 +29,6 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         # At these depths float32 holds every sum of products exactly.
-        total = x.to(torch.float32) @ self.weight.to(torch.float32)
+        total = x.float() @ self.weight.float()
         codes = torch.round(total * self.scale).clamp(-CODE_MAX, CODE_MAX)
         return codes.to(torch.int8)

@@ -34,6 +34,6 @@ class Model(nn.Module):
         self.scale = nn.Parameter(torch.empty(N, K // GROUP))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        codes = _unpack(self.weight).unflatten(-1, (-1, GROUP)).to(torch.float32)
+        codes = _unpack(self.weight).unflatten(-1, (-1, GROUP)).float()
         weight = ((codes - ZERO_CODE) * self.scale[..., None]).flatten(-2)
         return x @ weight.to(torch.bfloat16).T

@@ -25,7 +25,7 @@ TOLERANCE = "B2"
 
 def _products(query: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
     """In float32, which no rounding to bfloat16 spoils before the softmax."""
-    return query.to(torch.float32) @ cache.to(torch.float32).transpose(-1, -2)
+    return query.float() @ cache.float().transpose(-1, -2)
 
 
 class Model(nn.Module):

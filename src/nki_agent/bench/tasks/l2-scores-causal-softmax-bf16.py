@@ -16,7 +16,7 @@ TOLERANCE = "B2"
 
 def _scores(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     """Scaled scores in float32, which no rounding to bfloat16 spoils before the softmax."""
-    products = query.to(torch.float32) @ key.to(torch.float32).transpose(-1, -2)
+    products = query.float() @ key.float().transpose(-1, -2)
     return products * query.shape[-1] ** -0.5
 
 

@@ -18,7 +18,7 @@ CODE_MAX = 127
 class Model(nn.Module):
     def forward(self, gate: torch.Tensor, up: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         # In float32 throughout: a bfloat16 in between would move codes to their neighbours.
-        hidden = F.silu(gate.to(torch.float32)) * up.to(torch.float32)
+        hidden = F.silu(gate.float()) * up.float()
         scale = hidden.abs().amax(dim=1) / CODE_MAX
         codes = torch.round(hidden / scale[:, None]).clamp(-CODE_MAX, CODE_MAX)
         return codes.to(torch.int8), scale
