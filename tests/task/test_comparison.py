@@ -194,6 +194,51 @@ def test_unsigned_codes_may_be_one_step_off_on_few_elements() -> None:
         assert found.right == right
 
 
+def test_share_of_a_peaked_answer_leaves_its_own_rounding_out() -> None:
+    wanted = normals()
+    wanted[0, 0] = 100.09
+    actual = wanted.astype(ml_dtypes.bfloat16)
+    share = float(abs(actual[0, 0] - wanted[0, 0])) / LIMITS[ToleranceClass.B1][1]
+    rms = float(np.sqrt(np.mean(np.square(wanted))))
+    assert share / rms > 0.5
+    found = judge(wanted, actual, dtype=DType.BFLOAT16, name=ToleranceClass.B1)
+    assert found.ratio < 0.5
+
+
+def test_8_bit_floats_may_be_one_step_off_on_few_elements_as_codes() -> None:
+    dtype = DType.FLOAT8_E4M3
+    wanted = rng_for(0, "codes").uniform(-240, 240, (100, 100))
+    right = wanted.astype(dtype.numpy_dtype)
+    few, far, many, broken = right.copy(), right.copy(), right.copy(), right.copy()
+    few.view(np.uint8)[0, :40] ^= 1
+    far.view(np.uint8)[0, 0] ^= 16
+    many.view(np.uint8)[:2] ^= 1
+    broken[0, 0] = np.nan
+    for actual, is_right in (
+        (right, True),
+        (few, True),
+        (far, False),
+        (many, False),
+        (broken, False),
+    ):
+        assert judge(wanted, actual, dtype=dtype, name=ToleranceClass.Q1).right == is_right
+
+
+def test_one_step_off_leaves_room_by_its_share() -> None:
+    wanted = rng_for(0, "codes").integers(-120, 120, (100, 100)).astype(np.int8)
+    actual = wanted.copy()
+    actual[0, 0] += 1
+    assert judge(wanted, actual, dtype=DType.INT8, name=ToleranceClass.Q1).ratio < 0.1
+
+
+def test_largest_8_bit_float_and_infinity_are_no_neighbours() -> None:
+    dtype = DType.FLOAT8_E4M3
+    wanted = np.full((100, 100), 240.0)
+    actual = wanted.astype(dtype.numpy_dtype)
+    actual[0, 0] = np.inf
+    assert not judge(wanted, actual, dtype=dtype, name=ToleranceClass.Q1).right
+
+
 def test_shape_and_dtype_are_named_before_any_value() -> None:
     wanted = normals()
     flat = judge(wanted, wanted.astype(np.float32).ravel())

@@ -164,6 +164,16 @@ def test_sizes_are_whole_numbers_of_names() -> None:
     assert declared.shape_at({"B": 2, "H": 3, "V": 5}) == (2, 6)
 
 
+def test_output_is_declared_in_the_chips_form_of_8_bit_floats(write: Write) -> None:
+    source = FUNCTION.replace("float32[T, D]", "float8_e4m3[T, D]")
+    cast = "w[i.long()].clamp(-240, 240).to(torch.float8_e4m3fn)"
+    task = load_task(write(source.replace("w[i.long()]", cast)))
+    (output,) = task.outputs
+    assert output.dtype is DType.FLOAT8_E4M3
+    wanted = expected(task, make_trials(task, 0)[0].inputs(task))[output.name]
+    assert np.array_equal(wanted.astype(DType.FLOAT8_E4M3.numpy_dtype).astype(float), wanted)
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipe_follows_its_generator_alone(name: str) -> None:
     bounds = {0: (), 1: (40,), 2: (40, 64)}[RECIPES[name].num_bounds]

@@ -126,14 +126,17 @@ def _make_arguments(
 
 
 def _bind(argument: TensorArgument) -> Binding:
-    # PyTorch has the OCP form only; the values of the other one are among its values.
-    is_narrow = argument.dtype is DType.FLOAT8_E4M3
-    native = DType.FLOAT8_E4M3FN if is_narrow else argument.dtype
+    native = _in_torch(argument.dtype)
     return Binding(
         argument=argument,
         native_dtype="bool" if native is DType.BOOL else native.value,
         native_shape=argument.shape,
     )
+
+
+def _in_torch(dtype: DType) -> DType:
+    """PyTorch has one form of these 8-bit floats, which holds every value of the other."""
+    return DType.FLOAT8_E4M3FN if dtype is DType.FLOAT8_E4M3 else dtype
 
 
 def _constructor_sizes(form: FileForm, sizes: Sizes) -> dict[str, int]:
@@ -159,7 +162,7 @@ def _match_outputs(
         for name, d in declared.outputs.items()
     ]
     shown = [f"{dtype}{list(shape)}" for shape, dtype in found]
-    asked = [f"{o.dtype.value}{list(o.shape)}" for o in wanted]
+    asked = [f"{_in_torch(o.dtype).value}{list(o.shape)}" for o in wanted]
     if shown != asked:
         raise TaskError(
             f"{file}: the reference gives {', '.join(shown)}, but {OUTPUTS} declares "

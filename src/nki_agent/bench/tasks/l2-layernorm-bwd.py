@@ -1,0 +1,31 @@
+"""Backward pass of LayerNorm over each row, in float32: gradients of input, gain and shift."""
+
+import torch
+from torch import nn
+
+SHAPES = {
+    "dev": {"M": 130, "N": 300},
+    "odd": {"M": 71, "N": 355},
+    "perf": {"M": 4096, "N": 1024},
+}
+INPUTS = {"grad_y": "float32[M, N]", "x": "float32[M, N]"}
+PARAMETERS = {"gain": "float32[N] gain"}
+OUTPUTS = {"grad_x": "float32[M, N]", "grad_gain": "float32[N]", "grad_shift": "float32[N]"}
+TOLERANCE = "F3"
+EPS = 1e-5
+
+
+class Model(nn.Module):
+    def __init__(self, N: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.empty(N))
+
+    def forward(self, grad_y: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        centred = x - x.mean(dim=1, keepdim=True)
+        scale = torch.rsqrt(centred.square().mean(dim=1, keepdim=True) + EPS)
+        normed = centred * scale
+        grad_normed = grad_y * self.gain
+        along_ones = grad_normed.mean(dim=1, keepdim=True)
+        along_normed = (grad_normed * normed).mean(dim=1, keepdim=True)
+        grad_x = scale * (grad_normed - along_ones - normed * along_normed)
+        return grad_x, (grad_y * normed).sum(dim=0), grad_y.sum(dim=0)

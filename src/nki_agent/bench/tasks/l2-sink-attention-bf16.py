@@ -1,0 +1,43 @@
+"""Causal attention in bfloat16 with a sink, a learned score of each head that joins the softmax.
+
+The sink has no value, so the share that it draws is lost.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+SHAPES = {
+    "dev": {"B": 1, "H": 3, "S": 65, "D": 32},
+    "odd": {"B": 2, "H": 4, "S": 79, "D": 44},
+    "perf": {"B": 1, "H": 16, "S": 1024, "D": 64},
+}
+INPUTS = {
+    "query": "bfloat16[B, H, S, D]",
+    "key": "bfloat16[B, H, S, D]",
+    "value": "bfloat16[B, H, S, D]",
+}
+PARAMETERS = {"sink": "float32[H]"}
+OUTPUTS = {"y": "bfloat16[B, H, S, D]"}
+TOLERANCE = "B2"
+MATMUL_FLOPS = "6 * B * H * S * S * D"
+
+
+def _scores(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """Scaled scores in float32, which no rounding to bfloat16 spoils before the softmax."""
+    products = query.float() @ key.float().transpose(-1, -2)
+    return products * query.shape[-1] ** -0.5
+
+
+class Model(nn.Module):
+    def __init__(self, H: int) -> None:
+        super().__init__()
+        self.sink = nn.Parameter(torch.empty(H))
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        scores = _scores(query, key)
+        is_visible = torch.ones_like(scores, dtype=torch.bool).tril()
+        scores = scores.masked_fill(~is_visible, float("-inf"))
+        sink = self.sink[:, None, None].expand(*scores.shape[:-1], 1)
+        probabilities = F.softmax(torch.cat([scores, sink], dim=-1), dim=-1)[..., :-1]
+        return probabilities.to(torch.bfloat16) @ value
