@@ -83,7 +83,8 @@ def load_task(
     return _assemble(loading, make_parts(loading, samples), task_id=task_id)
 
 
-def _make_id(path: Path) -> str:
+def make_id(path: Path) -> str:
+    """The id of a user's task: its file's name."""
     return re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "task"
 
 
