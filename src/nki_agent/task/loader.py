@@ -52,9 +52,7 @@ from nki_agent.task.values import has_torch_type
 from nki_agent.task.work import make_work
 
 
-def load_task(
-    path: Path, *, name: str | None = None, handed: HandedFiles | None = None
-) -> Task:
+def load_task(path: Path, *, name: str | None = None, handed: HandedFiles | None = None) -> Task:
     """Load the task that a Python file states. `name` replaces the id made from the file's name.
 
     With `handed` the file's text comes from there, and its folder is not looked at.

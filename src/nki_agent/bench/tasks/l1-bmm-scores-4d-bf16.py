@@ -5,7 +5,7 @@ from torch import nn
 
 SHAPES = {
     "dev": {"B": 2, "H": 3, "S": 65, "D": 64, "T": 130},
-    "odd": {"B": 3, "H": 2, "S": 41, "D": 48, "T": 83},
+    "odd": {"B": 4, "H": 5, "S": 41, "D": 48, "T": 83},
     "perf": {"B": 2, "H": 16, "S": 1024, "D": 128, "T": 1024},
 }
 INPUTS = {"query": "bfloat16[B, H, S, D]", "key": "bfloat16[B, H, T, D]"}
