@@ -222,3 +222,21 @@ def test_mask_keeps_one_in_each_row() -> None:
     mask = recipe.draw(rng, (2, 500, 3), strength=STANDARD_STRENGTH)
     assert set(np.unique(mask)) == {0, 1}
     assert mask.any(axis=-1).all()
+
+
+def test_rows_of_an_index_task_hold_no_value_twice(write: Write) -> None:
+    source = """import torch
+
+SHAPES = {"dev": {"M": 40, "N": 4000}, "perf": {"M": 60, "N": 5000}}
+INPUTS = {"x": "float32[M, N]"}
+OUTPUTS = {"order": "int32[M, N]"}
+TOLERANCE = "IX"
+
+
+def reference(x):
+    return x.argsort(1).to(torch.int32)
+"""
+    task = load_task(write(source))
+    for trial in (*make_trials(task, 2), *make_trials(task, 2, shapes="perf")):
+        ordered = np.sort(trial.inputs(task)["x"], axis=1)
+        assert (ordered[:, 1:] > ordered[:, :-1]).all()

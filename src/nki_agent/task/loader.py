@@ -47,6 +47,7 @@ from nki_agent.task.task import (
     TensorArgument,
     Work,
 )
+from nki_agent.task.tolerance import ToleranceClass
 from nki_agent.task.userfile import read_user_file
 from nki_agent.task.values import has_torch_type
 from nki_agent.task.work import make_work
@@ -132,7 +133,7 @@ def _settle(
     return calibrate(
         Calibration(
             shapes=shapes,
-            sampler=sampler,
+            sampler=replace(sampler, is_distinct=wanted is ToleranceClass.IX),
             tolerance=wanted or choose_tolerance(shapes, record),
             is_fixed=wanted is not None,
             seed=seed_for(loading.seed, "calibration"),
