@@ -1,6 +1,6 @@
 """Verdicts a second of the farm, its memory, and a soak with workers killed at random.
 
-Four level-1 tasks at dev and odd sizes, six trials each: ReLU, RMSNorm, matmul, bf16 softmax. Goals:
+Four level-1 tasks at dev and odd sizes, six trials each. Goals:
 30 a second with one worker, 60 with two on two cores, a pool of two under 1.5 GB (PSS of all its
 processes, the sandboxes' included). The soak kills a worker after every so many verdicts, drawn
 from a seed; in the end every kernel must have exactly one verdict in the log, and memory,
