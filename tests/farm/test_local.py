@@ -173,6 +173,32 @@ def test_job_that_kills_its_workers_is_lost_and_holds_up_nobody(tmp_path: Path) 
             assert "killed" in end.reason
 
 
+def test_worker_killed_before_it_is_ready_is_not_counted_against_its_job(tmp_path: Path) -> None:
+    """The first attempt costs one worker; a second kill must then find a job that has begun."""
+    task = write_task(tmp_path)
+    with LocalExecutor(workers=1, limits=FarmLimits(attempts=1)) as executor:
+        executor.submit(make_job(task)).result()
+        kill(find_worker(executor))
+        assert wait_until(lambda: not find_children(executor.pid))
+        prepared = executor.pid
+        assert prepared is not None
+        os.kill(prepared, signal.SIGSTOP)
+        future = executor.submit(make_job(task))
+        assert wait_until(future.running)
+        kill(prepared)
+        assert stage_of(future.result()) is Stage.RIGHT
+
+
+def test_machine_that_cannot_start_a_worker_loses_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with LocalExecutor(workers=1) as executor:
+        end = executor.submit(make_job(write_task(tmp_path))).result()
+    assert isinstance(end, Lost)
+    assert "ended with status 1" in end.reason
+
+
 def test_killed_prepared_process_is_replaced(tmp_path: Path) -> None:
     task = write_task(tmp_path, reference=SLEEPING)
     with LocalExecutor(workers=2) as executor:
