@@ -11,9 +11,9 @@ COL_BLOCK = 2048  # columns of one tile
 def flat_tiles(num_elems):
     """(start, rows, cols) of the tiles that cover a flat tensor, the rest last."""
     width = num_elems // PARTITIONS
-    tiles = [
-        (start, PARTITIONS, min(COL_BLOCK, width - start)) for start in range(0, width, COL_BLOCK)
-    ]
+    tiles = []
+    for start in range(0, width, COL_BLOCK):
+        tiles.append((start, PARTITIONS, min(COL_BLOCK, width - start)))
     if num_elems % PARTITIONS:
         tiles.append((width * PARTITIONS, 1, num_elems % PARTITIONS))
     return tiles
