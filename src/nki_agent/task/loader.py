@@ -64,7 +64,7 @@ def load_task(path: Path, *, name: str | None = None, handed: HandedFiles | None
     user = read_user_file(path, handed=handed)
     form = find_form(user)
     seed = seed_for(0, hash_text(user.source))
-    task_id = name or _make_id(path)
+    task_id = name or make_id(path)
     if form.declared is not None:
         return _assemble_declared(form, seed=seed, task_id=task_id)
     assert form.inputs is not None
