@@ -19,26 +19,34 @@ Array = NDArray[Any]
 NUM_DRAWS = 2
 """Other draws of an input that may show that it matters: the further standard trials."""
 _MATRIX_RANK = 2
+_VARY_MORE = "draw inputs for which the outputs vary more, or tighten TOLERANCE"
 _CHANGED = 1.25
 """A factor for inputs that have the same values in every trial."""
 
 
 def check_constants(subject: Subject) -> Iterator[LintFinding]:
-    """The best constant output for two seeds, and the best constant of each row for one."""
+    """The best constant output for two seeds, and the mean of each row for one.
+
+    Row means have to be computed from the inputs, so it is enough that they fail clearly.
+    """
     for output in subject.judged:
         margins = {
             what: max(subject.margin(output, array, number=n) for n in (0, 1))
             for what, array in _list_constants(subject, output)
         }
-        if (rows := _row_means(subject, output)) is not None:
-            margins["the mean of each row"] = subject.margin(output, rows)
         best = min(margins, key=lambda what: margins[what])
         if margins[best] < FAILS_BY:
             yield _too_near(
+                Check.CONSTANT, f"`{output.name}` filled with {best}", margins[best], _VARY_MORE
+            )
+        rows = _row_means(subject, output)
+        if rows is not None and (margin := subject.margin(output, rows)) < MATTERS_BY:
+            yield _too_near(
                 Check.CONSTANT,
-                f"`{output.name}` filled with {best}",
-                margins[best],
-                "draw inputs for which the outputs vary more, or tighten TOLERANCE",
+                f"`{output.name}` filled with the mean of each row",
+                margin,
+                _VARY_MORE,
+                allowed=MATTERS_BY,
             )
 
 
@@ -116,12 +124,14 @@ def _copy(array: Array, output: Output) -> Array | None:
     return _store(array[tuple(slice(0, n) for n in output.shape)].astype(np.float64), output)
 
 
-def _too_near(check: Check, what: str, margin: float, hint: str) -> LintFinding:
+def _too_near(
+    check: Check, what: str, margin: float, hint: str, *, allowed: float = FAILS_BY
+) -> LintFinding:
     return LintFinding(
         check=check,
         what=what,
         found=f"fails by {margin:.2g} times",
-        allowed=f"{FAILS_BY:g} times or more",
+        allowed=f"{allowed:g} times or more",
         hint=hint,
     )
 

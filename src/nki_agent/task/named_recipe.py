@@ -206,7 +206,7 @@ _KINDS: Final = (
     Kind(name="gain", draw=_scaled_normal(0.2, 1.0), about="around 1"),
     Kind(name="bias", draw=_scaled_normal(0.1), about="around 0"),
     Kind(name="state_decay", draw=_uniform(-1.5, -0.2), about="A of an SSM: -1.5 to -0.2"),
-    Kind(name="learning_rate", draw=_uniform(0.02, 0.1), about="0.02 to 0.1"),
+    Kind(name="learning_rate", draw=_uniform(0.2, 0.6), about="0.2 to 0.6: a step that shows"),
     Kind(name="adam", draw=_adam, about="learning rate, decay, two bias corrections"),
     Kind(
         name="scale",
