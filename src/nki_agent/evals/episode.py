@@ -23,12 +23,14 @@ from nki_agent.bench.attempt import Attempt, Cost, Proof, ShapeSpeed
 from nki_agent.bench.suite import SuiteTask
 from nki_agent.chip.spec import Target
 from nki_agent.llm.protocol import Model
+from nki_agent.task.declaration import PERF
 from nki_agent.task.task import Scope, Task
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.verdict import Stage, Verdict
 
 MS_PER_S = 1e3
 MESSAGE_LENGTH_MAX = 500
+PERCENT = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +138,14 @@ def _speed(
     assert verdict.latency_ns is not None
     assert verdict.bound_ns is not None
     assert verdict.percent_of_bound is not None
+    peak_ns = assignment.entry.peak_ns.get(assignment.target.value)
+    is_claimed = verdict.speed_shapes == PERF
     return ShapeSpeed(
         shapes=verdict.speed_shapes,
         latency_ns=verdict.latency_ns,
         bound_ns=verdict.bound_ns,
         percent_of_bound=verdict.percent_of_bound,
         limited_by=verdict.limited_by or "",
+        percent_of_peak=PERCENT * peak_ns / verdict.latency_ns if is_claimed and peak_ns else None,
         baseline_ns=find_baseline(assignment.task.id, assignment.target, verdict.speed_shapes),
     )

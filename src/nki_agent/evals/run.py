@@ -1,12 +1,14 @@
 """Carries an evaluation out: many episodes at once, each attempt written when it ends.
 
 Law: an attempt is written once. What could not be made for a reason of ours or the machine's is
-counted, told, and made when the evaluation is started again; a task that cannot be used is named.
+kept apart, told, and made when the evaluation is started again; a task that cannot be used is
+named.
 """
 
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +60,14 @@ class Progress:
     unusable: dict[str, str] = field(default_factory=dict)
     """Task → why no kernel can be judged for it."""
     lost: dict[str, str] = field(default_factory=dict)
-    """Attempt → what of ours or of the machine's failed."""
+    """Attempt → what of the machine's failed."""
+    faulted: dict[str, Path] = field(default_factory=dict)
+    """Attempt → the file with the traceback of our own bug."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every attempt of a usable task is made."""
+        return not self.lost and not self.faulted
 
 
 Watch = Callable[[Progress], None]
@@ -106,12 +115,21 @@ class Evaluation:
             progress.unusable[key[0]] = str(error)
         except MachineError as error:
             progress.lost[name_attempt(key)] = str(error)
+        except Exception as error:  # noqa: BLE001 - our own bug: kept whole, and told in the end
+            progress.faulted[name_attempt(key)] = self._keep_fault(name_attempt(key), error)
         else:
             self.log.append(attempt)
             progress.done += 1
             progress.right += attempt.right
             progress.last = attempt
         watch(progress)
+
+    def _keep_fault(self, name: str, error: Exception) -> Path:
+        path = self.folder / ATTEMPTS / name / "fault.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(traceback.format_exception(error))
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        return path
 
     async def _make(self, key: Key, name: str) -> Attempt:
         entry, target = self.entries[key[0]], Target(key[1])
