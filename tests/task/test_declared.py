@@ -1,6 +1,7 @@
 """Task files that declare their tensors and sizes."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -240,3 +241,19 @@ def reference(x):
     for trial in (*make_trials(task, 2), *make_trials(task, 2, shapes="perf")):
         ordered = np.sort(trial.inputs(task)["x"], axis=1)
         assert (ordered[:, 1:] > ordered[:, :-1]).all()
+
+
+def test_tasks_are_loaded_and_run_by_several_threads(write: Write) -> None:
+    path = write(SOURCE.replace(", dtype=torch.bfloat16", "").replace("bfloat16", "float32"))
+    other = path.with_name("other.py")
+    other.write_text(path.read_text())
+
+    def work(file: Path) -> np.ndarray:
+        task = load_task(file)
+        trial = make_trials(task, 3)[0]
+        return expected(task, trial.inputs(task))["y"]
+
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(work, [path, other] * 12))
+    assert all(np.array_equal(a, found[0]) for a in found[::2])
+    assert all(np.array_equal(a, found[1]) for a in found[1::2])

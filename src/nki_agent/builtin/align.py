@@ -152,7 +152,8 @@ def walk_of(graph: Graph, source: int, axes: Axes, found: Alignment) -> Walk:
     for dim, axis in enumerate(axes[len(axes) - len(node.shape) :]):
         if axis is None:
             continue
-        broadcast = node.shape[dim] == 1 and found.sizes[axis] != 1
+        # An axis that no operand walks along has the size 1.
+        broadcast = node.shape[dim] == 1 and found.sizes.get(axis, 1) != 1
         result[axis] = 0 if broadcast else strides[dim]
     return Walk(result, node.offset if node.op is Op.VIEW else 0)
 
