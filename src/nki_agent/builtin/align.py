@@ -51,6 +51,14 @@ def align(graph: Graph, group: Sequence[int], *, seed: int | None = None) -> Ali
     return found
 
 
+def share_axes(alignments: Sequence[Alignment]) -> None:
+    """Give all alignments of a group the same axes: one that is missing has the size 1."""
+    axes = {axis for found in alignments for axis in found.sizes}
+    for found in alignments:
+        for axis in axes:
+            found.sizes.setdefault(axis, 1)
+
+
 def _place(graph: Graph, node: Node, found: Alignment) -> bool:
     """Give a node's dimensions their axes; False if it does not fit."""
     shape = graph[node.inputs[0]].shape if node.op is Op.REDUCE else node.shape
