@@ -9,7 +9,6 @@ tasks.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -173,11 +172,3 @@ def _figure(attempt: Attempt, figure: str) -> float | None:
 
 def _mean(values: Sequence[float], rng: np.random.Generator) -> Interval | None:
     return bootstrap(values, mean, rng=rng) if values else None
-
-
-def group_tasks(attempts: Iterable[Attempt], *, by: str) -> dict[str, list[str]]:
-    """Task ids by `level` or `category`, from the attempts themselves."""
-    groups: dict[str, set[str]] = defaultdict(set)
-    for attempt in attempts:
-        groups[str(getattr(attempt, by))].add(attempt.task)
-    return {name: sorted(groups[name]) for name in sorted(groups)}

@@ -19,7 +19,7 @@ from nki_agent.base.seeds import draw_root_seed
 from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.baselines import Baseline, read_baseline
 from nki_agent.bench.splits import find_split
-from nki_agent.bench.suite import BUILTIN, Suite, builtin_suite, read_suite
+from nki_agent.bench.suite import BUILTIN, Suite, SuiteTask, builtin_suite, read_suite
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, UNSANDBOXED_HELP, printable, read_target
@@ -28,7 +28,7 @@ from nki_agent.cli.screen import say, show, show_json
 from nki_agent.cost.summary import format_figure, format_percent
 from nki_agent.cost.version import MODEL_VERSION
 from nki_agent.evals.attempts import AttemptLog
-from nki_agent.evals.config import EvalConfig, Versions
+from nki_agent.evals.config import EvalConfig, TaskRef, Versions
 from nki_agent.evals.results import LINES, read_config, read_results
 from nki_agent.evals.run import Evaluation, Progress
 from nki_agent.evals.workshop import LocalWorkshop
@@ -91,7 +91,10 @@ def run(
         config = EvalConfig(
             versions=make_versions(chosen, baseline),
             split=_name_split(split, suite=suite, task=task),
-            tasks=choose_tasks(chosen, split=split, ids=task, is_own=suite is None),
+            tasks=tuple(
+                TaskRef(id=t.id, level=t.level, category=t.category)
+                for t in choose_tasks(chosen, split=split, ids=task, is_own=suite is None)
+            ),
             model=model,
             mode=mode,
             targets=tuple(read_target(name.strip()) for name in target.split(",")),
@@ -132,8 +135,8 @@ def make_versions(suite: Suite, baseline: Baseline | None) -> Versions:
 
 def choose_tasks(
     suite: Suite, *, split: str | None, ids: list[str] | None, is_own: bool
-) -> tuple[str, ...]:
-    """The ids that a command asks for.
+) -> tuple[SuiteTask, ...]:
+    """The tasks that a command asks for.
 
     Raises:
         UsageError: a task or a split that there is not, or both at once.
@@ -141,14 +144,14 @@ def choose_tasks(
     if ids and split is not None:
         raise UsageError("`--task` and `--split` name tasks both", hint="leave one out")
     if ids:
-        return tuple(dict.fromkeys(suite.find_task(task_id).id for task_id in ids))
+        return tuple(map(suite.find_task, dict.fromkeys(ids)))
     if split == ALL_TASKS or (split is None and not is_own):
-        return tuple(task.id for task in suite.tasks)
+        return suite.tasks
     if not is_own:
         raise UsageError(
             f"the suite {suite.name} has no split `{split}`", hint=f"`--split {ALL_TASKS}`"
         )
-    return find_split(split or DEFAULT_SPLIT).tasks
+    return tuple(map(suite.find_task, find_split(split or DEFAULT_SPLIT).tasks))
 
 
 def _name_split(split: str | None, *, suite: Path | None, task: list[str] | None) -> str:
@@ -171,7 +174,7 @@ def _resume(folder: Path, machine: Machine, *, suite: Path | None) -> ExitCode:
 
 
 def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine) -> ExitCode:
-    entries = {task_id: suite.find_task(task_id) for task_id in config.tasks}
+    entries = {task.id: suite.find_task(task.id) for task in config.tasks}
     with ExitStack() as stack:
         log = stack.enter_context(AttemptLog(folder / LINES, warn=_note))
         limits = FarmLimits(allow_unsandboxed=config.allow_unsandboxed)

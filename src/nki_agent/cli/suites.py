@@ -34,8 +34,7 @@ def list_tasks(
 
     def write() -> ExitCode:
         chosen = builtin_suite() if suite is None else read_suite(suite)
-        wanted = choose_tasks(chosen, split=split, ids=None, is_own=suite is None)
-        tasks = [chosen.find_task(task_id) for task_id in wanted]
+        tasks = choose_tasks(chosen, split=split, ids=None, is_own=suite is None)
         if as_json:
             show_json([_describe(task) for task in tasks])
         else:

@@ -25,6 +25,14 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True):
     """Hash of the frozen baseline; None where the suite has none."""
 
 
+class TaskRef(msgspec.Struct, frozen=True, kw_only=True):
+    """One task that was asked for, as far as tables need it."""
+
+    id: str
+    level: int
+    category: str
+
+
 class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One evaluation with every default filled in."""
 
@@ -32,7 +40,7 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tool: str = nki_agent.__version__
     versions: Versions
     split: str
-    tasks: tuple[str, ...]
+    tasks: tuple[TaskRef, ...]
     model: str
     mode: Mode
     targets: tuple[Target, ...]

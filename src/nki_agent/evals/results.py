@@ -15,7 +15,7 @@ import msgspec
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import rng_for
 from nki_agent.bench.attempt import Attempt
-from nki_agent.bench.scores import Scores, group_tasks, score
+from nki_agent.bench.scores import Scores, score
 from nki_agent.evals.attempts import read_attempts
 from nki_agent.evals.config import SCHEMA, EvalConfig
 
@@ -56,13 +56,19 @@ class Results:
         """Scores of all tasks, then by level and by category, for each target."""
         for target in self.config.targets:
             attempts = [a for a in self.attempts if a.target == target.value]
-            kinds = {ALL: {ALL: list(self.config.tasks)}}
-            kinds |= {by: group_tasks(attempts, by=by) for by in ("level", "category")}
-            for kind, groups in kinds.items():
+            for kind, groups in self._kinds().items():
                 for name, tasks in groups.items():
                     rng = rng_for(self.config.seed, "scores", target.value, kind, name)
                     scores = score(tasks, attempts, rng=rng)
                     yield Group(target=target.value, kind=kind, name=name, scores=scores)
+
+    def _kinds(self) -> dict[str, dict[str, list[str]]]:
+        """Ids of tasks by kind and name of their group; tasks without an attempt count too."""
+        kinds: dict[str, dict[str, list[str]]] = {ALL: {}, "level": {}, "category": {}}
+        for task in self.config.tasks:
+            for kind, name in ((ALL, ALL), ("level", str(task.level)), ("category", task.category)):
+                kinds[kind].setdefault(name, []).append(task.id)
+        return kinds
 
 
 def read_results(folder: Path) -> Results:

@@ -78,7 +78,7 @@ def list_keys(config: EvalConfig) -> Iterator[tuple[str, str, int]]:
     for sample in range(config.samples):
         for target in config.targets:
             for task in config.tasks:
-                yield task, target.value, sample
+                yield task.id, target.value, sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
