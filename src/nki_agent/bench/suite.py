@@ -130,7 +130,9 @@ class Suite:
         for row in self.unfit:
             if row.id == task_id:
                 raise UsageError(f"the task `{task_id}` is unfit: {'; '.join(row.reasons)}")
-        near = difflib.get_close_matches(task_id, [task.id for task in self.tasks], n=1)
+        ids = [task.id for task in self.tasks]
+        longer = [known for known in ids if known.startswith(task_id)]
+        near = longer[:1] or difflib.get_close_matches(task_id, ids, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"{self.name} has {len(self.tasks)} tasks"
         raise UsageError(f"no task `{task_id}` in {self.name}", hint=hint)
 
