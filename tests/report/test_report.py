@@ -29,7 +29,7 @@ class Reader(HTMLParser):
         if tag not in self.VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_startendtag(self, tag: str, _: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
