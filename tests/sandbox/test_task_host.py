@@ -29,7 +29,7 @@ from tests.cheats.test_cheats import HONEST
 from tests.judging import SOFTMAX_TASK
 from tests.sandbox.test_pool import is_alive, wait_for_end
 
-LIMITS = TaskLimits(load_seconds=5.0, seconds=1.5, memory_bytes=4 << 30)
+LIMITS = TaskLimits(load_seconds=6.0, seconds=4.0, memory_bytes=4 << 30)
 SEED = 5
 
 TORCH_TASK = """
@@ -80,7 +80,7 @@ WHILE_LOADING = {
     "fork": ("import os; os.fork()", "PermissionError"),
     "kill": ("import os; os.kill(os.getppid(), 9)", "PermissionError"),
     "thread": ("import threading; threading.Thread(target=print).start()", "RuntimeError"),
-    "loop": ("while True: pass", "no answer within 5 s"),
+    "loop": ("while True: pass", "no answer within 6 s"),
     "100 GB": ("x = bytearray(100 << 30)", "MemoryError"),
     "100 GB of tensor": ("import torch; torch.ones(100 << 28)", "RuntimeError"),
     "exit": ("import os; os._exit(3)", "ended with status 3"),
@@ -105,7 +105,7 @@ FORGED = {
     "no bytes": ("lambda *_: 'text'", "not bytes"),
     "an error": ("lambda *_: 1 / 0", "ZeroDivisionError"),
     "an exit": ("lambda *_: __import__('os')._exit(0)", "ended with status 0"),
-    "a loop": ("lambda *_: [None for _ in iter(int, 1)]", "no answer within 1.5 s"),
+    "a loop": ("lambda *_: [None for _ in iter(int, 1)]", "no answer within 4 s"),
 }
 FORGING = """
 import msgspec
@@ -333,7 +333,7 @@ def test_hung_process_of_a_task_is_ended_in_time(host: TaskHost, tmp_path: Path)
     task = load_untrusted_task(write(tmp_path, PLAIN_TASK), host=host, limits=LIMITS)
     pid = host.guest_pids[-1]
     os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(TaskError, match=r"no answer within 1\.5 s"):
+    with pytest.raises(TaskError, match="no answer within 4 s"):
         make_trials(task, SEED)[0].inputs(task)
     assert not is_alive(pid)
     assert make_trials(task, SEED)[0].inputs(task)
@@ -394,7 +394,7 @@ def test_forked_caller_starts_a_process_of_its_own(host: TaskHost, tmp_path: Pat
     [
         ("open('/etc/passwd')", "PermissionError"),
         ("import socket; socket.socket()", "PermissionError"),
-        ("while True: pass", r"no answer within 1\.5 s"),
+        ("while True: pass", "no answer within 4 s"),
     ],
 )
 def test_reference_that_turns_hostile_later_is_a_task_error(

@@ -13,7 +13,8 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -58,6 +59,15 @@ FLAGS: Final = ("-s", "-S", "-P", "-c")
 """No user folder, no `site`, no script folder. Not `-I`: it would ignore the hash seed."""
 
 
+@contextmanager
+def own_failure(doing: str) -> Iterator[None]:
+    """Turn what Linux refuses to us (no descriptor, no memory, no room) into a MachineError."""
+    try:
+        yield
+    except OSError as error:
+        raise MachineError(f"the sandbox could not {doing}: {error.strerror or error}") from error
+
+
 class LostError(Exception):
     """The warmed process ended without being asked to."""
 
@@ -69,14 +79,17 @@ class WarmProcess:
         """Start it and wait until it is ready; MachineError when it can't be."""
         self._clock: Clock = clock or SystemClock()
         self.owner_pid = os.getpid()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        log = open_memory_file()
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(own_failure("start a process"))
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            started = stack.enter_context(ExitStack())
+            started.callback(self._control.close)
             with theirs:
+                log = open_memory_file()
+                stack.callback(os.close, log)
                 self._process = _start(boot, control=theirs, log=log)
             self.status = self._read_status(log)
-        finally:
-            os.close(log)
+            started.pop_all()
 
     @property
     def pid(self) -> int:
@@ -90,6 +103,10 @@ class WarmProcess:
 
     def run(self, payload: bytes, limits: Limits) -> Outcome:
         """Run the callable once; LostError when the warmed process is gone."""
+        with own_failure("hand a run over"):
+            return self._run(payload, limits)
+
+    def _run(self, payload: bytes, limits: Limits) -> Outcome:
         start_ns = self._clock.monotonic_ns()
         deadline_ns = start_ns + int(limits.seconds * NS_PER_SECOND)
         pipe = self._send(payload, limits)
