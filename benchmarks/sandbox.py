@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from nki_agent.chip.spec import Target
@@ -23,7 +24,7 @@ from nki_agent.sandbox.pool import Sandbox
 from nki_agent.sandbox.task_host import TaskHost, load_untrusted_task
 from nki_agent.task.family import STANDARD_SCALE
 from nki_agent.task.loader import load_task
-from nki_agent.verify.judge import PRELOAD, TRACER, WARM_UP
+from nki_agent.verify.judge import PRELOAD, TRACER
 from nki_agent.verify.kernel import MAIN_NAME, Kernel
 from nki_agent.verify.requests import make_request
 
@@ -77,7 +78,7 @@ def measure() -> None:
     request = encode_request(make_request(kernel, task.dev, Target.TRN2))
     begin = time.perf_counter()
     with (
-        Sandbox(TRACER, preload=PRELOAD, warm_up=WARM_UP) as tracer,
+        Sandbox(TRACER, preload=PRELOAD) as tracer,
         Sandbox(ECHO, preload=PRELOAD) as echo,
     ):
         start_ms = 1e3 * (time.perf_counter() - begin) / 2
@@ -103,16 +104,14 @@ def measure_tasks() -> None:
         begin = time.perf_counter()
         task, local = load_untrusted_task(path, host=host), load_task(path)
         load_ms = 1e3 * (time.perf_counter() - begin)
-        draws = [
-            time_calls(lambda at=at: at.sampler.draw(1, STANDARD_SCALE), repeats=9)
-            for at in (task.dev, local.dev)
-        ]
+        there = time_calls(partial(task.dev.sampler.draw, 1, STANDARD_SCALE), repeats=9)
+        here = time_calls(partial(local.dev.sampler.draw, 1, STANDARD_SCALE), repeats=9)
         rss = rss_mb(host.pid)
     num_mb = sum(t.num_bytes for t in local.dev.tensors) / 1e6
     print(f"{'start of the process of tasks':<34} {start_ms:8.1f} ms, {rss:.0f} MB")
     print(f"{'load of a task, there and here':<34} {load_ms:8.1f} ms")
-    print(f"{f'draw of {num_mb:.1f} MB there':<34} {draws[0]}")
-    print(f"{f'draw of {num_mb:.1f} MB here':<34} {draws[1]}")
+    print(f"{f'draw of {num_mb:.1f} MB there':<34} {there}")
+    print(f"{f'draw of {num_mb:.1f} MB here':<34} {here}")
 
 
 def soak(num_kernels: int) -> None:
@@ -123,7 +122,7 @@ def soak(num_kernels: int) -> None:
     kernels = [honest, *(Kernel({MAIN_NAME: body}, MAIN_NAME) for body in bodies)]
     requests = [encode_request(make_request(k, task.dev, Target.TRN2)) for k in kernels]
     *others, loop = requests
-    with Sandbox(TRACER, preload=PRELOAD, warm_up=WARM_UP, limits=IMPATIENT) as sandbox:
+    with Sandbox(TRACER, preload=PRELOAD, limits=IMPATIENT) as sandbox:
         for request in requests:
             sandbox.run(request)
         before = count(sandbox.pid)

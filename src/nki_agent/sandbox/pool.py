@@ -54,8 +54,6 @@ class Sandbox:
         limits: What a run may use when `run` is not told.
         preload: Modules imported beforehand. A kernel can import these, the standard library and
             the rest of their packages; as root, where Python is in a private folder, only these.
-        warm_up: A callable that is called once beforehand, so that what a first call sets up is
-            there in every child.
         import_paths: Folders to find `entry` and `preload` in, after the installed packages. A
             kernel may read none of it but packages that are loaded from there.
         allow_unsandboxed: Run although this machine offers none of uid, Landlock and seccomp.
@@ -67,7 +65,6 @@ class Sandbox:
         *,
         limits: Limits = DEFAULT_LIMITS,
         preload: Sequence[str] = (),
-        warm_up: str = "",
         import_paths: Sequence[str] = (),
         allow_unsandboxed: bool = False,
     ) -> None:
@@ -82,7 +79,6 @@ class Sandbox:
             preload=tuple(preload),
             import_paths=find_import_paths(modules, extra=import_paths),
             own_packages=(OWN_PACKAGE,),
-            warm_up=warm_up,
         )
         self._warm: WarmProcess | None = None
         self._finalizer: weakref.finalize[..., Sandbox] | None = None

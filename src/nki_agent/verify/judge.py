@@ -38,7 +38,6 @@ from nki_agent.verify.verdict import Hashes, OutputError, Stage, Trial, Verdict
 
 Array = NDArray[Any]
 TRACER = "nki_agent.nki.current.tracing:trace_bytes"
-WARM_UP = "nki_agent.nki.current.tracing:warm_up"
 PRELOAD = (
     *("numpy", "numpy.random", "numpy.linalg", "ml_dtypes", "msgspec"),
     *("math", "typing", "enum", "dataclasses", "functools", "itertools", "collections"),
@@ -85,7 +84,6 @@ class Judge:
         self._sandbox = Sandbox(
             TRACER,
             preload=PRELOAD,
-            warm_up=WARM_UP,
             limits=TRACE_LIMITS if limits is None else limits,
             allow_unsandboxed=allow_unsandboxed,
         )

@@ -70,22 +70,6 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True):
     entry: str | None = None
 
 
-_WARM_UP_KERNEL = """
-import nki
-import nki.isa as nisa
-import nki.language as nl
-
-
-@nki.jit
-def kernel(x):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    tile = nl.load(x)
-    nisa.activation(dst=tile, op=nl.exp, data=tile)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
-    nl.store(out, tile)
-    return out
-"""
-
 # Read here, since a locked process reads no files.
 CHIPS = {target: load_chip(target) for target in Target}
 _REQUEST = msgspec.msgpack.Decoder(TraceRequest)
@@ -103,11 +87,6 @@ def trace_bytes(payload: bytes) -> bytes:
         return encode_reply(reply)
     except (OverflowError, TypeError, UnicodeEncodeError) as error:
         return encode_reply(TraceReply(program=None, findings=(_unstorable(error),)))
-
-
-def warm_up() -> None:
-    """Trace a small kernel of ours, so that what a first trace sets up is there in every fork."""
-    trace_source(_WARM_UP_KERNEL, (ArgumentSpec("x", (2, 2), DType.FLOAT32),))
 
 
 def trace_source(
