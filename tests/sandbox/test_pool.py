@@ -355,7 +355,7 @@ def test_status_names_every_layer_with_its_reason() -> None:
     assert [state.layer for state in found.layers] == list(Layer)
     assert all(state.detail for state in found.layers)
     assert found.is_enough
-    assert re.match(r"rlimits    on  memory", str(found))
+    assert re.search(r"^rlimits    on  memory", str(found), re.MULTILINE)
 
 
 @pytest.mark.parametrize("layer", Layer)
