@@ -7,6 +7,7 @@ file nor a process; the next task does not notice.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from tests.cheats.test_cheats import HONEST
 from tests.judging import SOFTMAX_TASK
 from tests.sandbox.test_pool import is_alive, wait_for_end
 
-LIMITS = TaskLimits(load_seconds=5.0, seconds=1.5, memory_bytes=4 << 30)
+LIMITS = TaskLimits(load_seconds=6.0, seconds=4.0, memory_bytes=4 << 30)
 SEED = 5
 
 TORCH_TASK = """
@@ -80,7 +81,7 @@ WHILE_LOADING = {
     "fork": ("import os; os.fork()", "PermissionError"),
     "kill": ("import os; os.kill(os.getppid(), 9)", "PermissionError"),
     "thread": ("import threading; threading.Thread(target=print).start()", "RuntimeError"),
-    "loop": ("while True: pass", "no answer within 5 s"),
+    "loop": ("while True: pass", "no answer within 6 s"),
     "100 GB": ("x = bytearray(100 << 30)", "MemoryError"),
     "100 GB of tensor": ("import torch; torch.ones(100 << 28)", "RuntimeError"),
     "exit": ("import os; os._exit(3)", "ended with status 3"),
@@ -105,7 +106,7 @@ FORGED = {
     "no bytes": ("lambda *_: 'text'", "not bytes"),
     "an error": ("lambda *_: 1 / 0", "ZeroDivisionError"),
     "an exit": ("lambda *_: __import__('os')._exit(0)", "ended with status 0"),
-    "a loop": ("lambda *_: [None for _ in iter(int, 1)]", "no answer within 1.5 s"),
+    "a loop": ("lambda *_: [None for _ in iter(int, 1)]", "no answer within 4 s"),
 }
 FORGING = """
 import msgspec
@@ -138,6 +139,16 @@ def write(folder: Path, text: str, name: str = "task.py") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def last_pid(host: TaskHost) -> int:
+    """The process that was asked last, as it is called out here: it may have its own numbers."""
+    for child in Path(f"/proc/{host.pid}/task/{host.pid}/children").read_text().split():
+        status = Path(f"/proc/{child}/status").read_text()
+        numbers = re.search(r"^NSpid:(.*)$", status, re.MULTILINE)
+        if numbers is not None and int(numbers[1].split()[-1]) == host.guest_pids[-1]:
+            return int(child)
+    raise LookupError(host.guest_pids)
 
 
 def check_honest(host: TaskHost, folder: Path) -> None:
@@ -288,17 +299,17 @@ loader.make_id = lambda *_: "l1-relu-bf16"
 
 def test_killed_process_of_a_task_is_replaced(host: TaskHost, tmp_path: Path) -> None:
     task = load_untrusted_task(write(tmp_path, PLAIN_TASK), host=host)
-    pid = host.guest_pids[-1]
+    pid = last_pid(host)
     os.kill(pid, signal.SIGKILL)
     assert make_trials(task, SEED)[0].inputs(task)
-    assert host.guest_pids[-1] != pid
+    assert last_pid(host) != pid
     assert not is_alive(pid)
 
 
 def test_killed_warmed_process_is_replaced_with_its_guests(tmp_path: Path) -> None:
     with TaskHost() as host:
         task = load_untrusted_task(write(tmp_path, PLAIN_TASK), host=host)
-        before, guest = host.pid, host.guest_pids[-1]
+        before, guest = host.pid, last_pid(host)
         os.kill(before, signal.SIGKILL)
         assert wait_for_end(guest)
         assert make_trials(task, SEED)[0].inputs(task)
@@ -331,9 +342,9 @@ def test_warmed_process_lost_twice_is_a_failure_of_the_machine(tmp_path: Path) -
 
 def test_hung_process_of_a_task_is_ended_in_time(host: TaskHost, tmp_path: Path) -> None:
     task = load_untrusted_task(write(tmp_path, PLAIN_TASK), host=host, limits=LIMITS)
-    pid = host.guest_pids[-1]
+    pid = last_pid(host)
     os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(TaskError, match=r"no answer within 1\.5 s"):
+    with pytest.raises(TaskError, match="no answer within 4 s"):
         make_trials(task, SEED)[0].inputs(task)
     assert not is_alive(pid)
     assert make_trials(task, SEED)[0].inputs(task)
@@ -354,10 +365,10 @@ def test_many_tasks_share_few_processes(
 
 def test_forgotten_task_ends_its_process(host: TaskHost, tmp_path: Path) -> None:
     task = load_untrusted_task(write(tmp_path, PLAIN_TASK), host=host)
-    pid = host.guest_pids[-1]
+    number, pid = host.guest_pids[-1], last_pid(host)
     assert task.outputs
     del task
-    assert pid not in host.guest_pids
+    assert number not in host.guest_pids
     assert wait_for_end(pid)
 
 
@@ -368,7 +379,7 @@ def test_task_that_changes_when_it_is_loaded_again_is_refused(
         "import numpy", "import os\nimport numpy"
     )
     task = load_untrusted_task(write(tmp_path, text), host=host)
-    os.kill(host.guest_pids[-1], signal.SIGKILL)
+    os.kill(last_pid(host), signal.SIGKILL)
     with pytest.raises(TaskError, match="something else when it is loaded again"):
         make_trials(task, SEED)[0].inputs(task)
 
@@ -394,7 +405,7 @@ def test_forked_caller_starts_a_process_of_its_own(host: TaskHost, tmp_path: Pat
     [
         ("open('/etc/passwd')", "PermissionError"),
         ("import socket; socket.socket()", "PermissionError"),
-        ("while True: pass", r"no answer within 1\.5 s"),
+        ("while True: pass", "no answer within 4 s"),
     ],
 )
 def test_reference_that_turns_hostile_later_is_a_task_error(

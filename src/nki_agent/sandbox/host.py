@@ -24,7 +24,14 @@ from nki_agent.sandbox.guests import encode_kill
 from nki_agent.sandbox.locate import OWN_PACKAGE, find_import_paths
 from nki_agent.sandbox.outcome import Limits, Status
 from nki_agent.sandbox.pool import require_enough
-from nki_agent.sandbox.warm import KILL_SECONDS, NS_PER_MS, NS_PER_SECOND, LostError, WarmProcess
+from nki_agent.sandbox.warm import (
+    KILL_SECONDS,
+    NS_PER_MS,
+    NS_PER_SECOND,
+    LostError,
+    WarmProcess,
+    own_failure,
+)
 from nki_agent.sandbox.wire import (
     FRAME_KINDS,
     HEADER,
@@ -114,7 +121,8 @@ class GuestHost:
 
     def open(self, limits: Limits, *, clock: Clock | None = None) -> Guest:
         """Start a guest; LostError when the warmed process is gone."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with own_failure("start a guest"):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with theirs:
                 pid = self._warm.begin(limits, theirs)

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from nki_agent.sandbox.outcome import Status
+from nki_agent.sandbox.outcome import Layer, LayerState, Status
 
 RUN: Final = b"R"
 KILL: Final = b"K"
@@ -50,6 +50,8 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     """All that is on the import path beside the standard library."""
     own_packages: tuple[str, ...]
     """Packages of which a kernel may read only the parts that are loaded."""
+    ring: LayerState = LayerState(Layer.BUBBLEWRAP, active=False, detail="not tried")
+    """bubblewrap's state; where it is active, this process runs inside it."""
     warm_up: str = ""
     """A callable that is called once before the first fork, so that all it needs is loaded."""
     guests: bool = False

@@ -84,7 +84,7 @@ def _warm_up(boot: Boot) -> tuple[Callable[..., Any], Jail]:  # pragma: no cover
     layers.lower_common_limits()
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(OUT_OF_MEMORY_SCORE)
-    namespaces = layers.leave_namespaces()
+    namespaces = layers.leave_namespaces(is_ringed=boot.ring.active)
     for name in (*STANDARD_MODULES, *boot.preload):
         importlib.import_module(name)
     for name in CODECS:
@@ -93,7 +93,7 @@ def _warm_up(boot: Boot) -> tuple[Callable[..., Any], Jail]:  # pragma: no cover
     if boot.warm_up:
         find_entry(boot.warm_up)()
     readable = [*list_standard_paths(standard), *list_package_paths(boot.own_packages)]
-    jail = layers.prepare_jail(readable, namespaces=namespaces)
+    jail = layers.prepare_jail(readable, ring=boot.ring, namespaces=namespaces)
     sys.dont_write_bytecode = True
     sys.argv[:] = sys.orig_argv[:] = [""]
     os.environ.clear()
