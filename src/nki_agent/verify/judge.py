@@ -45,6 +45,8 @@ PRELOAD = (
     *("math", "typing", "enum", "dataclasses", "functools", "itertools", "collections"),
 )
 NS_PER_MS = 1e6
+SIZES_SHOWN_MAX = 6
+"""Tensors whose shapes say at which sizes a kernel fails."""
 NAME_CHARACTERS = 40
 """Kept of an output's name, so that the places of the errors stay in the message."""
 _FIRST_LOOK = "compare with the reference at the first wrong element"
@@ -143,6 +145,7 @@ class Judge:
         verdict = _Draft(kernel, task, self.target, root_seed)
         claimed = task.dev if scope is Scope.PROOF else task.perf
         for shapes in task.shape_sets_in(scope):
+            verdict.begin(shapes)
             compiled = self.compile(kernel, shapes)
             verdict.add_compiled(compiled)
             if compiled.stage is not None:
@@ -264,6 +267,10 @@ class _Draft:
         self._program: Program | None = None
         self._speed: Speed | None = None
         self._speed_shapes: str | None = None
+        self._shapes: ShapeSet | None = None
+
+    def begin(self, shapes: ShapeSet) -> None:
+        self._shapes = shapes
 
     def add_compiled(self, compiled: CompileResult) -> None:
         if compiled.stage is not None:
@@ -287,6 +294,13 @@ class _Draft:
         kept = map(bounded, findings)
         self._diagnostics += [f for f in kept if f not in self._diagnostics]
 
+    def _name_shapes(self) -> str | None:
+        shapes = self._shapes
+        if self._stage is Stage.RIGHT or shapes is None or shapes.name == self._task.dev.name:
+            return None
+        sizes = ", ".join(f"`{t.name}` {list(t.shape)}" for t in shapes.tensors[:SIZES_SHOWN_MAX])
+        return f"{shapes.name} ({sizes})"
+
     def finish(self, *, wall_ms: float) -> Verdict:
         program = self._program
         speed = self._speed if self._stage is Stage.RIGHT else None
@@ -303,6 +317,7 @@ class _Draft:
             ),
             root_seed=self._root_seed,
             tool_version=nki_agent.__version__,
+            failed_at=self._name_shapes(),
             num_instructions=None if program is None else program.num_instructions,
             speed_shapes=None if speed is None else self._speed_shapes,
             latency_ns=None if speed is None else speed.timeline.latency_ns,
