@@ -330,7 +330,7 @@ def test_caller_that_ends_takes_its_processes_with_it(
     ) as caller:
         assert caller.stdout is not None
         pool = [int(pid) for pid in caller.stdout.readline().split()]
-        assert len(pool) == 3  # prepared process, worker, its sandbox
+        assert len(pool) >= 3  # prepared process, worker, its sandbox in its rings
         if end is not None:
             PAUSE.wait(0.5)
             caller.send_signal(end)
