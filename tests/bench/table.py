@@ -20,6 +20,7 @@ from tests.bench import vocabulary
 
 FOLDER = Path(__file__).parent
 TABLE = FOLDER / "tasks250.tsv"
+CORRECTIONS = FOLDER / "corrections.toml"
 DTYPES = {
     "f32": DType.FLOAT32,
     "bf16": DType.BFLOAT16,
@@ -35,6 +36,7 @@ RECIPES = {
     "wo": "weight_out_in",
     "wt": "weight_transposed",
     "w8": "normal",
+    "wc": "weight_codes",
     "g": "gain",
     "b": "bias",
     "p": "positive",
@@ -86,7 +88,7 @@ class Row:
     @property
     def task_id(self) -> str:
         """The id that the task file has: `l2-rmsnorm-linear-bf16`."""
-        return f"l{self.cells['level']}-{self.cells['name'].replace('_', '-')}"
+        return f"l{self.cells['level']}-{self.cells['name'].replace('_', '-').lower()}"
 
     @functools.cached_property
     def names(self) -> dict[str, str]:
@@ -122,7 +124,8 @@ class Row:
 
     def run(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
         """Run the semantics on tensors by name."""
-        scope = {**vars(vocabulary), **sizes, **inputs}
+        # A size may have the name of a function (`T`), which the semantics then mean.
+        scope = {**sizes, **vars(vocabulary), **inputs}
         exec(self.semantics, scope)
         return {output.name: scope[output.name] for output in self.outputs}
 
@@ -145,6 +148,8 @@ def _evaluate(text: str, sizes: Mapping[str, int]) -> int:
 
 @functools.cache
 def read_rows() -> tuple[Row, ...]:
-    """The lines of the table in order."""
+    """The lines of the table in order, with its wrong cells put right."""
+    right: dict[str, dict[str, str]] = tomllib.loads(CORRECTIONS.read_text())
     with TABLE.open() as file:
-        return tuple(Row(cells) for cells in csv.DictReader(file, delimiter="\t"))
+        lines = list(csv.DictReader(file, delimiter="\t"))
+    return tuple(Row({**cells, **right.get(cells["name"], {})}) for cells in lines)

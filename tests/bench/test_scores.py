@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nki_agent.base.seeds import rng_for
 from nki_agent.bench.attempt import Attempt, Cost, Proof, ShapeSpeed
 from nki_agent.bench.intervals import bootstrap, median, wilson
-from nki_agent.bench.scores import group_tasks, pass_at, score
+from nki_agent.bench.scores import pass_at, score
 from nki_agent.verify.verdict import Stage
 
 RNG = rng_for(0, "scores")
@@ -161,9 +161,3 @@ def test_bootstrap_holds_the_true_figure_as_often_as_it_says() -> None:
 def test_bootstrap_of_equal_values_is_a_point() -> None:
     found = bootstrap([2.0] * 5, median, rng=RNG)
     assert (found.low, found.value, found.high) == (2.0, 2.0, 2.0)
-
-
-def test_tasks_are_grouped_by_level_and_category() -> None:
-    attempts = [make_attempt("l1-a"), make_attempt("l2-a"), make_attempt("l1-b")]
-    assert group_tasks(attempts, by="level") == {"1": ["l1-a", "l1-b"], "2": ["l2-a"]}
-    assert group_tasks(attempts, by="category") == {"norm": ["l1-a", "l1-b", "l2-a"]}

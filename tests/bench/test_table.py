@@ -6,6 +6,7 @@ Law: the same sizes, tensors, recipes, tolerance, FLOPs and bytes, and the same 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ import nki_agent.bench
 from nki_agent.isa.dtype import DType
 from nki_agent.task.loader import load_task
 from nki_agent.task.sampler import UserSampler
-from nki_agent.task.task import Task
+from nki_agent.task.task import ShapeSet, Task
 from nki_agent.task.tensors import to_tensor
-from nki_agent.task.trial import expected, make_trials
+from nki_agent.task.trial import Trial, expected, make_trials
+from nki_agent.task.userfile import read_user_file
 from tests.bench.table import Row, read_rows
 
 TASKS = Path(nki_agent.bench.__file__).parent / "tasks"
@@ -67,20 +69,42 @@ def test_work_is_that_of_the_table(row: Row) -> None:
 
 def test_values_are_those_of_the_semantics(row: Row) -> None:
     task = load(row.task_id)
-    names = {a.name: _name(row, a.original) for a in task.tensors}
     for trial in make_trials(task, 7)[2:]:
-        inputs = trial.inputs(task)
-        wide = {
-            names[name]: to_tensor(array.astype(np.float64 if _is_real(task, name) else np.int64))
-            for name, array in inputs.items()
-        }
-        with torch.no_grad():
-            wanted = row.run(wide, row.sizes["dev"])
-        for name, found in expected(task, inputs).items():
-            right = wanted[_name(row, name)].to(torch.float64).numpy()
-            error = np.linalg.norm(found.astype(np.float64) - right)
-            size = float(np.linalg.norm(right))
-            assert float(error) <= SAME * max(size, 1e-30), (name, trial.family)
+        _require_same_values(row, task, trial, row.sizes["dev"])
+
+
+def test_values_at_odd_sizes_are_those_of_the_semantics(row: Row) -> None:
+    task = load(row.task_id)
+    if task.odd is not None:
+        trial = make_trials(task, 7, shapes="odd")[0]
+        _require_same_values(row, task, trial, _odd_sizes(row, task.odd))
+
+
+def _odd_sizes(row: Row, odd: ShapeSet) -> dict[str, int]:
+    """The file's sizes under the table's names, as far as shapes show those."""
+    sizes: dict[str, int] = dict(read_user_file(TASKS / f"{row.task_id}.py").module.SHAPES["odd"])
+    shapes = {_name(row, a.original): a.shape for a in odd.tensors}
+    shapes |= {_name(row, o.name): o.shape for o in odd.outputs}
+    for tensor in (*row.inputs, *row.outputs):
+        found = zip(tensor.shape, shapes[tensor.name], strict=True)
+        sizes |= {name: size for name, size in found if name.isidentifier()}
+    return sizes
+
+
+def _require_same_values(row: Row, task: Task, trial: Trial, sizes: Mapping[str, int]) -> None:
+    names = {a.name: _name(row, a.original) for a in task.tensors}
+    inputs = trial.inputs(task)
+    wide = {
+        names[name]: to_tensor(array.astype(np.float64 if _is_real(task, name) else np.int64))
+        for name, array in inputs.items()
+    }
+    with torch.no_grad():
+        wanted = row.run(wide, sizes)
+    for name, found in expected(task, inputs, shapes=trial.shapes).items():
+        right = wanted[_name(row, name)].to(torch.float64).numpy()
+        error = np.linalg.norm(found.astype(np.float64) - right)
+        size = float(np.linalg.norm(right))
+        assert float(error) <= SAME * max(size, 1e-30), (name, trial.family)
 
 
 def _name(row: Row, name: str) -> str:

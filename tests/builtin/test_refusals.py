@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
+from nki_agent.sandbox.task_host import load_untrusted_task
 from tests.builtin.conftest import MakeTask
 from tests.builtin.operators import Operator, Shapes
+from tests.judging import SOFTMAX_TASK
 
 CASES: tuple[tuple[str, Shapes, str], ...] = (
     ("torch.cumsum(x, -1)", ((40, 50),), "aten.cumsum"),
@@ -59,3 +63,10 @@ def test_constant_of_the_file_is_refused_but_a_number_is_taken(make_task: MakeTa
 def test_same_task_gives_the_same_text(make_task: MakeTask) -> None:
     task = make_task(Operator("norm", "F.normalize(x, dim=-1)", ((40, 50),)).source("float32"))
     assert write_kernel(task, Target.TRN2) == write_kernel(task, Target.TRN2)
+
+
+def test_untrusted_task_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(SOFTMAX_TASK)
+    with pytest.raises(UnsupportedError, match="loaded in a process of its own"):
+        write_kernel(load_untrusted_task(path), Target.TRN2)

@@ -15,10 +15,11 @@ import pytest
 
 from nki_agent.base.diagnostic import TEXT_LIMIT, Diagnostic, Severity
 from nki_agent.chip.spec import Target
-from nki_agent.task.task import Task
+from nki_agent.task.task import Scope, Task
 from nki_agent.verify import compiling
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.verdict import Stage, Verdict
+from tests.cheats.conftest import LoadTask
 from tests.cheats.trick import CONTROL, Outcome, Trick, read_tricks
 
 TRICKS = read_tricks()
@@ -35,7 +36,7 @@ def find_nothing(files: Mapping[str, str], main: str, *, target: Target) -> list
 def check_outcome(verdict: Verdict, outcome: Outcome, name: str) -> None:
     """Stage and code are what the header says, and all text is harmless."""
     assert verdict.stage is outcome.stage, [str(d) for d in verdict.diagnostics]
-    assert verdict.right == (name == CONTROL)
+    assert verdict.right == name.startswith(CONTROL)
     errors = {d.code for d in verdict.diagnostics if d.severity is Severity.ERROR}
     assert errors if outcome.code == "-" and not verdict.right else True
     assert outcome.code == "-" or outcome.code in errors
@@ -56,26 +57,31 @@ def check_next_kernel(judge: Judge, task: Task) -> None:
 
 
 def test_control_is_right() -> None:
-    assert HONEST.outcome == HONEST.behind == Outcome(Stage.RIGHT, "-")
-    assert [t.name for t in TRICKS if Stage.RIGHT in (t.outcome.stage, t.behind.stage)] == [CONTROL]
+    controls = [t for t in TRICKS if t.name.startswith(CONTROL)]
+    assert all(t.outcome == t.behind == Outcome(Stage.RIGHT, "-") for t in controls)
+    assert [t for t in TRICKS if Stage.RIGHT in (t.outcome.stage, t.behind.stage)] == controls
 
 
 @pytest.mark.parametrize("trick", TRICKS, ids=lambda t: t.name)
-def test_trick_ends_as_its_header_says(judge: Judge, softmax: Task, trick: Trick) -> None:
-    verdict = judge.judge(trick.kernel, softmax, root_seed=ROOT_SEED)
+def test_trick_ends_as_its_header_says(
+    judge: Judge, softmax: Task, load: LoadTask, trick: Trick
+) -> None:
+    task = load(trick.task)
+    verdict = judge.judge(trick.kernel, task, root_seed=ROOT_SEED, scope=Scope.ALL)
     check_outcome(verdict, trick.outcome, trick.name)
     check_next_kernel(judge, softmax)
 
 
 @pytest.mark.parametrize(
     "trick",
-    [t for t in TRICKS if t.outcome.stage in (Stage.CHEAT, Stage.REFUSED) or t.name == CONTROL],
+    [t for t in TRICKS if t.outcome.stage in (Stage.CHEAT, Stage.REFUSED) or t.is_honest],
     ids=lambda t: t.name,
 )
 def test_trick_that_the_checker_misses_ends_as_its_header_says(
-    judge: Judge, softmax: Task, trick: Trick, monkeypatch: pytest.MonkeyPatch
+    judge: Judge, softmax: Task, load: LoadTask, trick: Trick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiling, "check_source", find_nothing)
-    verdict = judge.judge(trick.kernel, softmax, root_seed=ROOT_SEED)
+    task = load(trick.task)
+    verdict = judge.judge(trick.kernel, task, root_seed=ROOT_SEED, scope=Scope.ALL)
     check_outcome(verdict, trick.behind, trick.name)
     check_next_kernel(judge, softmax)

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from nki_agent.chip.spec import Target
-from nki_agent.sandbox.outcome import Limits, OutcomeKind
+from nki_agent.sandbox.bubblewrap import find_ring
+from nki_agent.sandbox.outcome import Layer, Limits, OutcomeKind
 from nki_agent.sandbox.pool import Sandbox
 from nki_agent.task.task import Task
 from nki_agent.verify import compiling
@@ -27,10 +28,20 @@ NUM_ESCAPES_MIN = 200
 ROOT_SEED = 7
 
 
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with starting.start_sandbox() as sandbox:
-        yield sandbox
+@pytest.fixture(scope="module", params=["ring", "no ring"])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """With bubblewrap around it, where it works, and without."""
+    with pytest.MonkeyPatch.context() as patch:
+        find_ring.cache_clear()
+        if request.param == "no ring":
+            patch.setenv("PATH", "")
+        with starting.start_sandbox() as sandbox:
+            state = next(s for s in sandbox.status.layers if s.layer is Layer.BUBBLEWRAP)
+            if request.param == "ring" and not state.active:
+                pytest.skip(f"no bubblewrap: {state.detail}")
+            assert state.active is (request.param == "ring")
+            yield sandbox
+    find_ring.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +52,7 @@ def impatient() -> Iterator[Judge]:
         yield judge
 
 
-@pytest.fixture(params=["full", "no-landlock"])
+@pytest.fixture(params=["full", "no-bubblewrap", "no-landlock"])
 def survey(request: pytest.FixtureRequest) -> Survey:
     found = read_survey(request.param)
     if found.skipped:
@@ -83,4 +94,4 @@ def test_kernel_that_tries_to_escape_is_not_right(
     verdict = impatient.judge(Kernel(files, MAIN_NAME), softmax, root_seed=ROOT_SEED)
     assert not verdict.right, escape.what
     assert verdict.diagnostics
-    assert impatient.compile(HONEST.kernel, softmax).stage is None
+    assert impatient.compile(HONEST.kernel, softmax.dev).stage is None

@@ -9,8 +9,10 @@ from nki_agent.verify.kernel import MAIN_NAME, Kernel
 from nki_agent.verify.verdict import Stage
 
 FOLDER = Path(__file__).parent / "kernels"
+TASKS = FOLDER.parent / "tasks"
 CONTROL = "honest"
-"""The one kernel that must be right."""
+"""Kernels whose name begins so must be right, and no other."""
+SOFTMAX = "softmax"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,13 @@ class Trick:
     behind: Outcome
     """What it must say where the checker of the source finds nothing."""
     kernel: Kernel
+    task: str
+    """The file of `tasks/` that it is for; `softmax` is the task of other rooms' tests."""
+
+    @property
+    def is_honest(self) -> bool:
+        """Whether it is a control, which must be right."""
+        return self.outcome.stage is Stage.RIGHT
 
 
 def read_trick(path: Path) -> Trick:
@@ -49,6 +58,7 @@ def read_trick(path: Path) -> Trick:
         outcome=Outcome(Stage(head["STAGE"]), head["CODE"]),
         behind=Outcome(Stage(head["BEHIND STAGE"]), head["BEHIND CODE"]),
         kernel=Kernel({MAIN_NAME: text}, MAIN_NAME),
+        task=head.get("TASK", SOFTMAX),
     )
 
 

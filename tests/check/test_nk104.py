@@ -90,3 +90,9 @@ def test_name_that_the_function_binds_itself_is_not_a_module() -> None:
 def test_module_is_known_by_any_name(head: str) -> None:
     source = head + "@nki.jit\ndef kernel(x):\n    return nl.expp(x)\n"
     assert codes(check_file(source)) == ["NK104"]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["object", "bool8", "float_", "str"])
+def test_name_that_numpy_dropped_gives_no_warning(name: str) -> None:
+    assert codes(check_body(f"u = nl.{name}(x)")) == ["NK104"]

@@ -43,7 +43,8 @@ def load(
     return value
 
 
-def run(row: dict[str, Any]) -> Array:
+def build(row: dict[str, Any]) -> Builder:
+    """The Program of a row, with its arguments."""
     builder = Builder(Target(row.get("target", "trn2")))
     operands: Operands = {
         role: load(builder, role, value) for role, value in row.get("operands", {}).items()
@@ -71,7 +72,11 @@ def run(row: dict[str, Any]) -> Array:
         **{name: attribute(value) for name, value in row.get("attributes", {}).items()},
     )
     builder.store(view)
-    return builder.outputs()[0]
+    return builder
+
+
+def run(row: dict[str, Any]) -> Array:
+    return build(row).outputs()[0]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['op']}: {row['law']}")

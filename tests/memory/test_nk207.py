@@ -232,3 +232,27 @@ def test_scratch_in_hbm_that_nothing_wrote_is_refused() -> None:
     (finding,) = placed.findings
     assert finding.code == "NK207"
     assert finding.what.endswith("from element 64 on")
+
+
+DOUBLE_ROW = """
+o = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+w = nl.ndarray((128, 2, 16), dtype=nl.float8_e4m3)
+m = nl.zeros((128, 2, 32), dtype=nl.float8_e4m3)
+nisa.memset(dst=w[:, :, 0:{written}], value=0.0)
+p = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.psum)
+nisa.nc_matmul(p, w, m, perf_mode=nisa.matmul_perf_mode.double_row)
+t = nl.ndarray((16, 32), dtype=nl.float32)
+nisa.tensor_copy(dst=t, src=p)
+nisa.dma_copy(dst=o[0:{stored}, :], src=t[0:{stored}, :])
+nisa.dma_copy(dst=o[{stored}:16, :], src=t[0:{rest}, :])
+return o
+"""
+
+
+@pytest.mark.parametrize(("stored", "severity"), [(8, Severity.WARNING), (12, Severity.ERROR)])
+def test_unwritten_columns_of_a_double_row_matmul_reach_their_rows_only(
+    stored: int, severity: Severity
+) -> None:
+    text = DOUBLE_ROW.format(written=8, stored=stored, rest=16 - stored)
+    found = [f for f in place_body(text, (128, 8)).findings if f.code == "NK207"]
+    assert [f.severity for f in found] == [severity]

@@ -1,6 +1,6 @@
 """Runs every escape as an ordinary user, in a process of its own that prints what came of it.
 
-Usage: python -m tests.sandbox.survey full | no-landlock | bare
+Usage: python -m tests.sandbox.survey full | no-bubblewrap | no-landlock | bare
 """
 
 import functools
@@ -50,6 +50,8 @@ def survey(machine: str) -> Survey:
         lose_landlock()
     if machine == "bare":
         lose_seccomp()
+    if machine == "no-bubblewrap":
+        os.environ["PATH"] = ""
     found = Survey()
     try:
         start_sandbox().close()

@@ -11,11 +11,12 @@ from nki_agent.sandbox.locate import find_import_paths, make_environment
 from nki_agent.sandbox.outcome import Layer, LayerState
 from tests.source import PACKAGE
 
+NO_RING = LayerState(Layer.BUBBLEWRAP, active=False, detail="not tried")
 NO_NAMESPACES = LayerState(Layer.NAMESPACES, active=False, detail="not tried")
 
 
 def test_probing_leaves_this_process_free(tmp_path: Path) -> None:
-    jail = prepare_jail([os.__file__], namespaces=NO_NAMESPACES)
+    jail = prepare_jail([os.__file__], ring=NO_RING, namespaces=NO_NAMESPACES)
     assert [state.layer for state in jail.status.layers] == list(Layer)
     assert jail.base_bytes == pytest.approx(read_address_space_bytes(), rel=0.1)
     if jail.ruleset is not None:

@@ -6,7 +6,7 @@ from nki_agent.sandbox.pool import Layer, OutcomeKind
 from tests.sandbox.survey import Survey, read_survey
 
 
-@pytest.fixture(params=["full", "no-landlock"])
+@pytest.fixture(params=["full", "no-bubblewrap", "no-landlock"])
 def survey(request: pytest.FixtureRequest) -> Survey:
     found = read_survey(request.param)
     if found.skipped:

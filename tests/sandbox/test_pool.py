@@ -25,6 +25,24 @@ first, second = start_sandbox(), start_sandbox()
 print(first.pid, second.pid, flush=True)
 run_source(first, "time.sleep(60)")
 """
+SCARCE = """
+import resource
+from nki_agent.base.errors import MachineError
+from tests.sandbox.starting import run_source, start_sandbox
+
+sandbox = start_sandbox()
+usual = resource.getrlimit(resource.{limit})
+resource.setrlimit(resource.{limit}, (0, usual[1]))
+try:
+    if "{when}" == "start":
+        sandbox.close()
+    run_source(sandbox, "return b'right'")
+except MachineError as error:
+    seen = error
+resource.setrlimit(resource.{limit}, usual)
+print(type(seen).__name__)
+print(run_source(sandbox, "return b'right'").data.decode())
+"""
 
 
 def start(entry: str) -> Sandbox:
@@ -137,6 +155,36 @@ def test_lost_process_is_replaced_within_a_run(sandbox: Sandbox) -> None:
     timer.join()
     assert outcome.data == b"right"
     assert sandbox.pid != before
+
+
+def test_killed_child_is_an_outcome_and_harms_no_other_run(sandbox: Sandbox) -> None:
+    children = Path(f"/proc/{sandbox.pid}/task/{sandbox.pid}/children")
+    before = sandbox.pid
+    timer = threading.Timer(0.2, lambda: kill(int(children.read_text().split()[0])))
+    timer.start()
+    outcome = run_source(sandbox, "time.sleep(2)")
+    timer.join()
+    assert outcome.kind is OutcomeKind.KILLED
+    assert "ran out of memory" in outcome.detail
+    assert run_source(sandbox, "return b'right'").data == b"right"
+    assert sandbox.pid == before
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_FSIZE", "RLIMIT_NOFILE"])
+@pytest.mark.parametrize("when", ["run", "start"])
+def test_machine_without_room_is_a_failure_of_the_machine(limit: str, when: str) -> None:
+    """No room for a byte in a file, as on a full disk, or no descriptor; it then comes back."""
+    code = SCARCE.format(limit=limit, when=when)
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stdout) == (0, "MachineError\nright\n"), found.stderr
+
+
+def test_sandbox_needs_no_folder_that_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    with start("echo") as sandbox:
+        assert sandbox.run(b"x" * (1 << 20)).kind is OutcomeKind.RESULT
 
 
 def test_process_lost_twice_in_a_run_is_a_failure_of_the_machine(sandbox: Sandbox) -> None:
@@ -307,7 +355,7 @@ def test_status_names_every_layer_with_its_reason() -> None:
     assert [state.layer for state in found.layers] == list(Layer)
     assert all(state.detail for state in found.layers)
     assert found.is_enough
-    assert re.match(r"rlimits    on  memory", str(found))
+    assert re.search(r"^rlimits    on  memory", str(found), re.MULTILINE)
 
 
 @pytest.mark.parametrize("layer", Layer)

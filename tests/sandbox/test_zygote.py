@@ -21,7 +21,7 @@ from tests.source import PACKAGE
 @pytest.fixture(scope="module")
 def jail() -> Iterator[Jail]:
     off = LayerState(Layer.NAMESPACES, active=False, detail="not tried")
-    jail = prepare_jail([], namespaces=off)
+    jail = prepare_jail([], ring=off, namespaces=off)
     yield jail
     if jail.ruleset is not None:
         os.close(jail.ruleset)

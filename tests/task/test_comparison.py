@@ -49,7 +49,13 @@ def test_bfloat16_rounding_is_wrong_in_float32() -> None:
     found = judge(wanted, wanted.astype(ml_dtypes.bfloat16).astype(np.float32))
     assert not found.right
     assert found.mismatch is not None
-    assert "bfloat16" in found.mismatch.pattern
+    assert "bfloat16" in str(found.mismatch.pattern)
+
+
+def test_bfloat16_rounding_is_wrong_in_float16() -> None:
+    wanted = normals()
+    rounded = wanted.astype(ml_dtypes.bfloat16).astype(np.float16)
+    assert not judge(wanted, rounded, dtype=DType.FLOAT16, name=ToleranceClass.B1).right
 
 
 @given(share=st.floats(0.2, 0.9) | st.floats(1.1, 4.0))
@@ -266,7 +272,7 @@ def test_unexplained_comparison_has_the_same_error() -> None:
     wanted = normals()
     actual = (wanted * 1.1).astype(np.float32)
     tolerance = tolerance_for(ToleranceClass.F2, DType.FLOAT32)
-    short = compare(wanted, actual, dtype=DType.FLOAT32, tolerance=tolerance, explain=False)
+    short = compare(wanted, actual, dtype=DType.FLOAT32, tolerance=tolerance, context=None)
     full = judge(wanted, actual)
     assert (short.ratio, short.mismatch) == (full.ratio, None)
 

@@ -1,12 +1,14 @@
 """Task files that declare their tensors and sizes."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nki_agent.base.errors import TaskError
+from nki_agent.base.seeds import rng_for
 from nki_agent.isa.dtype import DType
 from nki_agent.task.declaration import Size, read_declaration
 from nki_agent.task.family import Family
@@ -204,9 +206,54 @@ def test_rotary_tables_of_a_trial_belong_together(write: Write) -> None:
     assert np.allclose(inputs["c"] ** 2 + inputs["s"] ** 2, 1)
 
 
+def test_weight_codes_times_their_scale_keep_the_size_of_a_sum() -> None:
+    """A quantised layer that gave a hundredth of its input could be left out of a residual sum."""
+    shape = (256, 300)
+    strength = STANDARD_STRENGTH
+    codes = NamedRecipe(name="weight_codes").draw(rng_for(1, "w"), shape, strength=strength)
+    scale = NamedRecipe(name="scale").draw(rng_for(1, "s"), shape[1:], strength=strength)
+    x = rng_for(1, "x").standard_normal((100, shape[0]))
+    assert 0.7 < np.std(x @ (codes * scale)) < 1.4
+    assert np.abs(codes).max() < 240
+
+
 def test_mask_keeps_one_in_each_row() -> None:
     recipe = NamedRecipe(name="mask")
     rng = np.random.Generator(np.random.SFC64(3))
     mask = recipe.draw(rng, (2, 500, 3), strength=STANDARD_STRENGTH)
     assert set(np.unique(mask)) == {0, 1}
     assert mask.any(axis=-1).all()
+
+
+def test_rows_of_an_index_task_hold_no_value_twice(write: Write) -> None:
+    source = """import torch
+
+SHAPES = {"dev": {"M": 40, "N": 4000}, "perf": {"M": 60, "N": 5000}}
+INPUTS = {"x": "float32[M, N]"}
+OUTPUTS = {"order": "int32[M, N]"}
+TOLERANCE = "IX"
+
+
+def reference(x):
+    return x.argsort(1).to(torch.int32)
+"""
+    task = load_task(write(source))
+    for trial in (*make_trials(task, 2), *make_trials(task, 2, shapes="perf")):
+        ordered = np.sort(trial.inputs(task)["x"], axis=1)
+        assert (ordered[:, 1:] > ordered[:, :-1]).all()
+
+
+def test_tasks_are_loaded_and_run_by_several_threads(write: Write) -> None:
+    path = write(SOURCE.replace(", dtype=torch.bfloat16", "").replace("bfloat16", "float32"))
+    other = path.with_name("other.py")
+    other.write_text(path.read_text())
+
+    def work(file: Path) -> np.ndarray:
+        task = load_task(file)
+        trial = make_trials(task, 3)[0]
+        return expected(task, trial.inputs(task))["y"]
+
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(work, [path, other] * 12))
+    assert all(np.array_equal(a, found[0]) for a in found[::2])
+    assert all(np.array_equal(a, found[1]) for a in found[1::2])

@@ -6,6 +6,7 @@ import pytest
 from numpy.typing import NDArray
 
 from nki_agent.base.seeds import rng_for
+from nki_agent.task.cause import Case
 from nki_agent.task.pattern import guess_pattern
 
 Reals = NDArray[np.float64]
@@ -18,7 +19,8 @@ def normals(*shape: int, name: str = "a") -> Reals:
 def guess(expected: Reals, actual: NDArray[Any]) -> str:
     got = actual.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        return guess_pattern(expected, got, ~(np.abs(got - expected) <= 1e-6))
+        bad = ~(np.abs(got - expected) <= 1e-6)
+        return str(guess_pattern(Case(expected=expected, actual=got, bad=bad)))
 
 
 def test_right_output_has_no_pattern() -> None:

@@ -12,6 +12,7 @@ from nki_agent.task.recipe import (
     draw,
     draw_strength,
     infer_profile,
+    separate,
     vary,
 )
 
@@ -150,3 +151,15 @@ def test_strengths_cover_their_range() -> None:
     assert 1.35 < max(factors) <= 1.4
     assert -0.25 <= min(shifts) < -0.2
     assert 0.2 < max(shifts) <= 0.25
+
+
+def test_separated_rows_keep_their_order_and_nearly_their_values() -> None:
+    given = np.array(
+        [[1.0, 0.0, 1.0, -0.0, 1.0, -2.0], [3.0, 1.0, 2.0, 4.0, 5.0, 6.0]], dtype=np.float32
+    )
+    found = separate(given.copy())
+    ordered = np.sort(found, axis=1)
+    assert (ordered[:, 1:] > ordered[:, :-1]).all()
+    assert np.allclose(found, given, rtol=1e-6, atol=1e-30)
+    assert np.array_equal(found[1], given[1])
+    assert not ((found != 0) & (np.abs(found) < np.finfo(np.float32).tiny)).any()

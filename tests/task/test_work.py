@@ -157,3 +157,26 @@ def test_attention_of_16_bit_tensors_multiplies_in_16_bits(load_torch: Load) -> 
         "    return [torch.randn(64, 16, dtype=torch.bfloat16) for _ in range(3)]\n"
     )
     assert task.work.matmul_flops_by_dtype == {DType.BFLOAT16: 2 * 2 * 64 * 64 * 16}
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "dtype"),
+    [
+        ("a.float()", "b.float().T", DType.BFLOAT16),
+        ("a.float().clone()", "b.float()", DType.BFLOAT16),
+        ("a.float()", "c", DType.FLOAT32),
+        ("a.float() * 2", "b.float()", DType.FLOAT32),
+        ("a.float()", "d.float()", DType.BFLOAT16),
+        ("d.float()", "d.to(torch.int32).float()", DType.FLOAT32),
+    ],
+)
+def test_matmul_of_widened_tensors_multiplies_in_the_format_they_came_in(
+    load_torch: Load, left: str, right: str, dtype: DType
+) -> None:
+    task = load_torch(
+        f"def reference(a, b, c, d):\n    return ({left}) @ ({right}), a + b + c + d\n"
+        "def inputs():\n"
+        "    a, b = (torch.randn(20, 20, dtype=torch.bfloat16) for _ in range(2))\n"
+        "    return [a, b, torch.randn(20, 20), torch.randint(-9, 9, (20, 20), dtype=torch.int8)]\n"
+    )
+    assert task.work.matmul_flops_by_dtype == {dtype: 2 * 20 * 20 * 20}

@@ -165,8 +165,8 @@ def test_wrong_verdict_names_output_seed_family_and_first_element(
 ) -> None:
     verdict = judged(judge, softmax, SOFTMAX.replace("operand0=total", "operand0=1.0"))
     finding = next(d for d in verdict.diagnostics if d.code == "NK501")
-    assert "trial 0 (standard inputs)" in finding.what
-    assert "first wrong element [0, 0]" in finding.what
+    assert f"trial 0 (standard inputs, seed {verdict.trials[0].seed})" in finding.what
+    assert "first [0, 0] is" in finding.what
     assert len(verdict.trials) == 1
 
 

@@ -90,6 +90,8 @@ def test_kernel_that_is_wrong_at_one_shape_is_wrong_where_that_is_tried(
     verdict = judged(judge, task, source, scope)
     assert verdict.stage is stage
     assert (verdict.latency_ns is None) == (stage is not Stage.RIGHT)
+    wanted = {7: "odd (`x` [7, 33])", 256: "perf (`x` [256, 512])"}[rows]
+    assert verdict.failed_at == (None if stage is Stage.RIGHT else wanted)
 
 
 def test_kernel_that_refuses_a_shape_is_not_right(judge: Judge, task: Task) -> None:

@@ -30,6 +30,8 @@ NEXT = {
 def write_verdict(verdict: Verdict) -> str:
     """A verdict for a model."""
     lines = [f"stage: {verdict.stage.value}"]
+    if verdict.failed_at is not None:
+        lines.append(f"It fails at other sizes: {verdict.failed_at}.")
     lines += write_faults(verdict.diagnostics)
     if verdict.stage is Stage.WRONG:
         lines += write_trials(verdict.trials)
@@ -68,7 +70,7 @@ def write_trials(trials: Sequence[Trial]) -> Iterator[str]:
     for trial in trials:
         for output in trial.outputs:
             state = "right" if output.right else f"error is {output.ratio:.3g} times the limit"
-            yield f"trial {trial.number} ({trial.family}) `{output.name}`: {state}"
+            yield f"trial {trial.number} ({trial.shapes}, {trial.family}) `{output.name}`: {state}"
 
 
 def write_speed(verdict: Verdict) -> str:

@@ -64,8 +64,14 @@ class RunFolder:
         return self.path / "error.txt"
 
     def write_json(self, path: Path, record: Any) -> None:
-        """One record as indented JSON with a final newline."""
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+        """One record as indented JSON with a final newline: all of it, or no file."""
+        part = path.with_name(f"{path.name}.part")
+        try:
+            part.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+            part.replace(path)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
 
 
 def make_run_folder(

@@ -54,6 +54,7 @@ class FarmJudging:
     executor: Executor
     task: Path
     target: Target
+    is_task_trusted: bool = True
 
     async def look(self, kernel: Kernel) -> Look:
         """As the protocol says."""
@@ -79,6 +80,7 @@ class FarmJudging:
             id=kernel.hash,
             kernel=kernel,
             task=self.task,
+            is_task_trusted=self.is_task_trusted,
             target=self.target,
             ask=ask,
             scope=scope,

@@ -96,13 +96,16 @@ def bounded(finding: Diagnostic) -> Diagnostic:
         code=finding.code,
         what=clean(finding.what),
         severity=finding.severity,
-        where=tuple(
-            Frame(clean(f.file), f.line, clean(f.function)) for f in finding.where[-FRAMES_MAX:]
-        ),
+        where=bounded_stack(finding.where),
         got=clean(finding.got),
         limit=clean(finding.limit),
         hint=clean(finding.hint),
     )
+
+
+def bounded_stack(stack: Stack) -> Stack:
+    """The innermost frames of a stack with clean names."""
+    return tuple(Frame(clean(f.file), f.line, clean(f.function)) for f in stack[-FRAMES_MAX:])
 
 
 def clean(text: object) -> str:

@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -149,15 +149,7 @@ class LineFile(Generic[R]):
         return False
 
     def _decode(self, data: bytes, number: int) -> R:
-        try:
-            if msgspec.json.decode(data, type=Record).schema == self._schema:
-                return self._decoder.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            pass
-        raise UsageError(
-            f"line {number} of `{self._path}` is no result{_find_schema(data, self._schema)}",
-            hint="name another results file",
-        )
+        return _decode(data, self._decoder, schema=self._schema, place=(self._path, number))
 
     def _move_torn(self, data: bytes, size: int, number: int, warn: Warn) -> None:
         """A last line that a crash cut off, or that a power failure left as zeros."""
@@ -178,6 +170,40 @@ class LineFile(Generic[R]):
             _write_at(self._file, b"\n", size)
         except OSError as error:
             raise MachineError(f"cannot put `{self._path}` right: {error.strerror}") from error
+
+
+def read_records(path: Path, record: type[R], *, schema: int) -> Iterator[R]:
+    """The whole records of a file that another run may be writing; a missing file has none.
+
+    Raises:
+        UsageError: A line is no such record, or has another schema.
+        MachineError: The file cannot be read.
+    """
+    decoder = msgspec.json.Decoder(record)
+    try:
+        with path.open("rb") as file:
+            for number, data in enumerate(file, start=1):
+                if data.endswith(b"\n"):
+                    yield _decode(data, decoder, schema=schema, place=(path, number))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise MachineError(f"cannot read `{path}`: {error.strerror}") from error
+
+
+def _decode(
+    data: bytes, decoder: msgspec.json.Decoder[R], *, schema: int, place: tuple[Path, int]
+) -> R:
+    try:
+        if msgspec.json.decode(data, type=Record).schema == schema:
+            return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        pass
+    path, number = place
+    raise UsageError(
+        f"line {number} of `{path}` is no result{_find_schema(data, schema)}",
+        hint="name another results file",
+    )
 
 
 def _find_schema(data: bytes, schema: int) -> str:

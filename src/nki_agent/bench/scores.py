@@ -9,7 +9,6 @@ tasks.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -33,7 +32,7 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
     right: Interval
     pass_at: dict[int, Interval]
     fast: dict[str, Interval]
-    """`fast_p` by `p`; empty where no attempt was tried at the perf shapes."""
+    """`fast_p` by `p`; empty where no attempt was compared with a baseline at the perf shapes."""
     mean_speedup: Interval | None
     """Mean over all tasks of the speedup, 0 where it is under 1 or the kernel not right (AMSR)."""
     percent_of_bound: Interval | None
@@ -122,12 +121,13 @@ def _pass_at(by_task: Groups, rng: np.random.Generator) -> dict[int, Interval]:
     return figures
 
 
-def _is_claimed(by_task: Groups) -> bool:
-    return any(a.claimed for group in by_task.values() for a in group)
+def _is_compared(by_task: Groups) -> bool:
+    """Whether there was a baseline for any of them."""
+    return any(a.speedup is not None for group in by_task.values() for a in group)
 
 
 def _fast(by_task: Groups, rng: np.random.Generator) -> dict[str, Interval]:
-    if not _is_claimed(by_task):
+    if not _is_compared(by_task):
         return {}
     return {
         f"{p:g}": _share(
@@ -145,7 +145,7 @@ def _fast(by_task: Groups, rng: np.random.Generator) -> dict[str, Interval]:
 
 
 def _mean_speedup(by_task: Groups, rng: np.random.Generator) -> Interval | None:
-    if not _is_claimed(by_task):
+    if not _is_compared(by_task):
         return None
     values = []
     for group in by_task.values():
@@ -173,11 +173,3 @@ def _figure(attempt: Attempt, figure: str) -> float | None:
 
 def _mean(values: Sequence[float], rng: np.random.Generator) -> Interval | None:
     return bootstrap(values, mean, rng=rng) if values else None
-
-
-def group_tasks(attempts: Iterable[Attempt], *, by: str) -> dict[str, list[str]]:
-    """Task ids by `level` or `category`, from the attempts themselves."""
-    groups: dict[str, set[str]] = defaultdict(set)
-    for attempt in attempts:
-        groups[str(getattr(attempt, by))].add(attempt.task)
-    return {name: sorted(groups[name]) for name in sorted(groups)}

@@ -51,6 +51,14 @@ def align(graph: Graph, group: Sequence[int], *, seed: int | None = None) -> Ali
     return found
 
 
+def share_axes(alignments: Sequence[Alignment]) -> None:
+    """Give all alignments of a group the same axes: one that is missing has the size 1."""
+    axes = {axis for found in alignments for axis in found.sizes}
+    for found in alignments:
+        for axis in axes:
+            found.sizes.setdefault(axis, 1)
+
+
 def _place(graph: Graph, node: Node, found: Alignment) -> bool:
     """Give a node's dimensions their axes; False if it does not fit."""
     shape = graph[node.inputs[0]].shape if node.op is Op.REDUCE else node.shape
@@ -152,7 +160,8 @@ def walk_of(graph: Graph, source: int, axes: Axes, found: Alignment) -> Walk:
     for dim, axis in enumerate(axes[len(axes) - len(node.shape) :]):
         if axis is None:
             continue
-        broadcast = node.shape[dim] == 1 and found.sizes[axis] != 1
+        # An axis that no operand walks along has the size 1.
+        broadcast = node.shape[dim] == 1 and found.sizes.get(axis, 1) != 1
         result[axis] = 0 if broadcast else strides[dim]
     return Walk(result, node.offset if node.op is Op.VIEW else 0)
 

@@ -19,6 +19,7 @@ from nki_agent.builtin.graph import (
     is_transposed,
     prune,
 )
+from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
 from nki_agent.task.task import Form, ShapeSet, Task
 
@@ -54,6 +55,12 @@ def capture_task(task: Task) -> Captured:
     Raises: UnsupportedError: an operator, a dtype or a form that is not covered; shapes that
     change the graph.
     """
+    if isinstance(task.dev.reference, UntrustedReference):
+        raise UnsupportedError(
+            task.id,
+            "it is loaded in a process of its own, and the reference cannot be read from here",
+            hint="load a file that you trust without a sandbox, or use another `--model`",
+        )
     if task.updates:
         raise UnsupportedError(
             task.updates[0],

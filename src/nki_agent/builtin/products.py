@@ -20,6 +20,7 @@ from nki_agent.builtin.align import (
     merge_axes,
     moving_axes,
     outside_operands,
+    share_axes,
     varying,
     walk_of,
 )
@@ -94,6 +95,7 @@ class MatmulPlanner:
         )
         found = [align(graph, group.nodes, seed=self.node.id) for graph in captured.graphs]
         self.alignments: list[Alignment] = [a for a in found if a is not None]
+        share_axes(self.alignments)
         assert len(self.alignments) == len(found)
         self.operands = dict(outside_operands(self.graph, group.nodes, self.alignments[0]))
 

@@ -21,6 +21,7 @@ from nki_agent.builtin.align import (
     merge_axes,
     moving_axes,
     outside_operands,
+    share_axes,
     varying,
     walk_of,
 )
@@ -128,6 +129,7 @@ class RowsPlanner:
         self.outputs = outputs
         self.chip = chip
         self.alignments = [self._align(g_index) for g_index in range(len(captured.graphs))]
+        share_axes(self.alignments)
         self.operands = self._find_operands()
 
     def _align(self, index: int) -> Alignment:

@@ -125,12 +125,16 @@ TYPO_LENGTH_MIN = 5
 """In shorter names another letter often is another function: `selu`, `silu`, `gelu`."""
 
 
+# By their list: asking NumPy for a name that it dropped gives a warning.
+_FUNCTIONS = frozenset((*dir(np), *dir(math)))
+
+
 def nearest(name: str, choices: Iterable[str]) -> str | None:
     """The one name of which this is a slip of the pen; None where that is not certain.
 
     `exp2`, `sinh` and `hsigmoid` are functions of their own, however near `exp` is.
     """
-    if hasattr(np, name) or hasattr(math, name):
+    if name in _FUNCTIONS:
         return None
     near = [choice for choice in choices if _is_slip(name, choice)]
     return near[0] if len(near) == 1 else None

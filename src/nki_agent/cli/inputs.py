@@ -11,6 +11,7 @@ from nki_agent.base.errors import UsageError
 from nki_agent.chip.spec import GENERATION, Target, find_target
 from nki_agent.cli.screen import say
 from nki_agent.program.records import Dialect
+from nki_agent.sandbox.task_host import TaskHost, load_untrusted_task
 from nki_agent.task.loader import load_task
 from nki_agent.task.task import ShapeSet, Task
 from nki_agent.verify.kernel import Kernel
@@ -23,6 +24,7 @@ TARGET_HELP = f"One of {', '.join(Target)}."
 TASK_HELP = "The task that the kernel is for."
 JSON_HELP = "Print one JSON document."
 SHAPES_HELP = "At which of the task's shapes, `dev` or `perf`; the first if left out."
+UNTRUSTED_HELP = "Load the task file in a sandbox: for a file that nobody has read."
 UNSANDBOXED_HELP = "Trace kernels even where nothing can hold them; only for kernels you trust."
 
 
@@ -63,10 +65,13 @@ def read_shapes(task: Task, name: str | None) -> ShapeSet:
     return found[name]
 
 
-def read_task(path: Path) -> Task:
+def read_task(path: Path, *, untrusted: bool = False, allow_unsandboxed: bool = False) -> Task:
     """The task that the file states; what was decided while loading goes to stderr."""
     require_file(path, what="task")
-    task = load_task(path)
+    if untrusted:
+        task = load_untrusted_task(path, host=TaskHost(allow_unsandboxed=allow_unsandboxed))
+    else:
+        task = load_task(path)
     for note in task.notes:
         say(f"note: {note}")
     return task

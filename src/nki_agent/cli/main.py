@@ -26,7 +26,9 @@ COMMANDS = {
     "check": "Read kernel source, run nothing, say what is wrong with it.",
     "profile": "Say where a kernel's time goes, and what bounds it.",
     "show": "List a kernel's traced instructions with their source lines.",
+    "task": "Whether task files are fit to judge kernels by.",
     "run": "Run a script that imports `nki`, on our simulator.",
+    "bench": "Suites of tasks, and authors measured on them.",
     "sandbox": "What this machine offers to hold untrusted kernels.",
     "explain": "What a diagnostic code means, and what to do.",
 }

@@ -33,7 +33,8 @@ def exit_code_of(stage: Stage) -> ExitCode:
 
 def write_outcome(verdict: Verdict) -> Iterator[str]:
     """Stage, faults, the error of each output on each seed, and the estimate."""
-    yield f"verdict     {paint_stage(verdict.stage)}"
+    at = "" if verdict.failed_at is None else f" at other sizes: {clean(verdict.failed_at)}"
+    yield f"verdict     {paint_stage(verdict.stage)}{at}"
     yield from write_diagnostics(
         [d for d in verdict.diagnostics if d.severity is not Severity.ADVICE]
     )
@@ -85,9 +86,17 @@ def paint_stage(stage: Stage) -> str:
 
 
 def _trial_rows(verdict: Verdict) -> list[list[str]]:
-    rows = [["trial", "values", "output", "rel L2", "largest", "of limit", ""]]
+    """A row for each output of each trial; the shapes only where there are several."""
+    several = len({trial.shapes for trial in verdict.trials}) > 1
+    rows = [["trial", *(["shapes"] if several else []), "values", "output", "rel L2", "largest"]]
+    rows[0] += ["of limit", ""]
     rows += [
-        [str(trial.number), trial.family, *_output_cells(output)]
+        [
+            str(trial.number),
+            *([trial.shapes] if several else []),
+            trial.family,
+            *_output_cells(output),
+        ]
         for trial in verdict.trials
         for output in trial.outputs
     ]

@@ -16,6 +16,7 @@ from nki_agent.cli.inputs import (
     TARGET_HELP,
     TASK_HELP,
     UNSANDBOXED_HELP,
+    UNTRUSTED_HELP,
     read_kernel,
     read_shapes,
     read_target,
@@ -40,11 +41,13 @@ def profile(
     ] = None,
     shapes: Annotated[str | None, typer.Option(help=SHAPES_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Say where a kernel's time goes, and what bounds it."""
     chosen, source = read_target(target), read_kernel(kernel)
-    at = read_shapes(read_task(task), shapes)
+    loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)
+    at = read_shapes(loaded, shapes)
     with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed) as judge:
         found = judge.compile(source, at)
     if found.stage is not None or found.program is None or found.placement is None:

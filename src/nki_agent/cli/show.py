@@ -15,6 +15,7 @@ from nki_agent.cli.inputs import (
     TARGET_HELP,
     TASK_HELP,
     UNSANDBOXED_HELP,
+    UNTRUSTED_HELP,
     read_kernel,
     read_shapes,
     read_target,
@@ -35,11 +36,13 @@ def show(
     limit: Annotated[int | None, typer.Option(min=1, help="Most instructions.")] = None,
     shapes: Annotated[str | None, typer.Option(help=SHAPES_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """List a kernel's traced instructions with their source lines."""
     chosen, source = read_target(target), read_kernel(kernel)
-    at = read_shapes(read_task(task), shapes)
+    loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)
+    at = read_shapes(loaded, shapes)
     with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed) as judge:
         result = judge.compile(source, at)
     if result.program is None:

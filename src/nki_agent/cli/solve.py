@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from nki_agent.agent.prompt import Prompt, make_prompt
 from nki_agent.agent.tools import Toolbox
 from nki_agent.agent.trajectory import Started, Trajectory
 from nki_agent.base.clock import Clock, SystemClock
+from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
@@ -30,6 +32,7 @@ from nki_agent.cli.inputs import (
     JSON_HELP,
     TARGET_HELP,
     UNSANDBOXED_HELP,
+    UNTRUSTED_HELP,
     printable,
     read_target,
     read_task,
@@ -69,6 +72,7 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     seed: int
     allow_unsandboxed: bool
+    untrusted_task: bool = False
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,8 +130,13 @@ class Run:
         """Verdict and timeline of the judged kernel; None where it cannot run."""
         if episode.verdict is None or episode.kernel is None:
             return None
+        # The verdict comes last: a folder that has one has everything else.
+        summary = self._write_timeline(episode.kernel)
         self.folder.write_json(self.folder.verdict, episode.verdict)
-        found = self.judge.compile(Kernel.from_text(episode.kernel), self.task.dev)
+        return summary
+
+    def _write_timeline(self, kernel: str) -> Summary | None:
+        found = self.judge.compile(Kernel.from_text(kernel), self.task.dev)
         if found.stage is not None or found.program is None or found.placement is None:
             return None
         speed = estimate_speed(found.program, found.placement, self.task.dev, self.config.target)
@@ -159,10 +168,16 @@ def solve(
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
     require_model_name(model)
+    if untrusted_task and model == BUILTIN:
+        raise UsageError(
+            "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
+            hint="read the file and leave the option out, or use another `--model`",
+        )
     source = read_text(task, what="task")
     config = SolveConfig(
         task=printable(task),
@@ -174,6 +189,7 @@ def solve(
         limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
         seed=draw_root_seed() if seed is None else seed,
         allow_unsandboxed=allow_unsandboxed,
+        untrusted_task=untrusted_task,
     )
     clock = SystemClock()
     folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
@@ -181,9 +197,10 @@ def solve(
         folder.task.write_text(source, encoding="utf-8")
         episode, summary = _carry_out(task, config, folder, clock=clock)
     except BaseException as error:
-        folder.error.write_text(
-            f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
-        )
+        with contextlib.suppress(OSError):  # a full disk must not hide what came first
+            folder.error.write_text(
+                f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
+            )
         error.add_note(f"kept: {folder.path}")
         raise
     if as_json:
@@ -197,7 +214,9 @@ def _carry_out(
     path: Path, config: SolveConfig, folder: RunFolder, *, clock: Clock
 ) -> tuple[Episode, Summary | None]:
     """Load, run the episode, write what came of it."""
-    task = read_task(path)
+    task = read_task(
+        path, untrusted=config.untrusted_task, allow_unsandboxed=config.allow_unsandboxed
+    )
     model = choose_model(
         config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
     )

@@ -1,4 +1,4 @@
-"""`nki-agent verify KERNEL.py --task TASK.py`: the judge's word on one kernel."""
+"""`nki-agent verify KERNEL.py … --task TASK.py`: the judge's word on one kernel, or on many."""
 
 from __future__ import annotations
 
@@ -15,29 +15,55 @@ from nki_agent.cli.inputs import (
     TARGET_HELP,
     TASK_HELP,
     UNSANDBOXED_HELP,
+    UNTRUSTED_HELP,
     read_kernel,
     read_target,
     read_task,
 )
 from nki_agent.cli.outcome import exit_code_of, write_advice, write_outcome
 from nki_agent.cli.screen import show, show_json
+from nki_agent.cli.verdicts import Wanted, judge_many, read_jobs
+from nki_agent.task.task import Scope
 from nki_agent.verify.judge import Judge
+
+KERNELS_HELP = "The kernel file, or several."
+WORKERS_HELP = "Processes that judge several kernels; one a core if left out."
+PERF_HELP = "Try the kernel at the task's perf shapes too, and give its speed there."
+RESULTS_HELP = "Add every outcome to this file; kernels that it has judged are not judged again."
 
 
 def verify(
-    kernel: Annotated[Path, typer.Argument(metavar="KERNEL.py", help="The kernel file.")],
+    kernels: Annotated[list[Path], typer.Argument(metavar="KERNEL.py", help=KERNELS_HELP)],
     *,
     task: Annotated[Path, typer.Option(metavar="TASK.py", help=TASK_HELP)],
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    perf: Annotated[bool, typer.Option("--perf", help=PERF_HELP)] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help=WORKERS_HELP)] = None,
+    results: Annotated[Path | None, typer.Option(metavar="FILE.jsonl", help=RESULTS_HELP)] = None,
+    untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Judge a kernel for a task: is it right, and how fast will it be."""
-    chosen, source = read_target(target), read_kernel(kernel)
-    loaded = read_task(task)
+    chosen = read_target(target)
+    scope = Scope.ALL if perf else Scope.PROOF
+    if len(kernels) > 1 or results is not None:
+        wanted = Wanted(
+            task=task, target=chosen, seed=seed, scope=scope, is_task_trusted=not untrusted_task
+        )
+        return judge_many(
+            read_jobs(kernels, wanted),
+            workers=workers,
+            results=results,
+            as_json=as_json,
+            allow_unsandboxed=allow_unsandboxed,
+        )
+    source = read_kernel(kernels[0])
+    loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)
     with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed) as judge:
-        verdict = judge.judge(source, loaded, root_seed=draw_root_seed() if seed is None else seed)
+        root_seed = draw_root_seed() if seed is None else seed
+        verdict = judge.judge(source, loaded, root_seed=root_seed, scope=scope)
     if as_json:
         show_json(verdict)
     else:

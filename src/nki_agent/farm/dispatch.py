@@ -1,8 +1,9 @@
 """The one thread that hands jobs to workers and takes their ends back.
 
 Law: a job has one end. What a worker said before it died counts; a job whose worker died without a
-word is given to a fresh one, and is `Lost` after as many workers as the limits allow. A worker is
-started when a job needs one, so a farm that waits costs nothing.
+word is given to a fresh one, and is `Lost` after as many workers as the limits allow. A worker that
+was gone before it was ready is not counted against its job. A worker is started when a job needs
+one, so a farm that waits costs nothing.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ from nki_agent.farm.wire import (
 
 NS_PER_SECOND: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
+FALSE_STARTS_MAX: Final = 3
+"""Workers for one job that could not be started: the machine has no room for any."""
 CLOSED: Final = "the farm was closed"
 
 
@@ -51,11 +54,16 @@ class Ticket:
 
     order: bytes
     future: Future[End] = field(default_factory=Future)
+    is_begun: bool = False
     failures: int = 0
+    """Workers that it has cost."""
+    false_starts: int = 0
+    """Workers that were gone before they were ready for it: none of its doing."""
 
     def begin(self) -> bool:
         """Whether it is still wanted; from now on it cannot be cancelled."""
-        return self.failures > 0 or self.future.set_running_or_notify_cancel()
+        self.is_begun = self.is_begun or self.future.set_running_or_notify_cancel()
+        return self.is_begun
 
 
 @dataclass(slots=True, eq=False)
@@ -155,7 +163,7 @@ class Dispatcher:
             self._prepared = None
         self._close_pipe()
         for ticket in waiting:
-            if not ticket.failures:
+            if not ticket.is_begun:
                 ticket.future.cancel()
                 ticket.future.set_running_or_notify_cancel()
             else:
@@ -249,11 +257,13 @@ class Dispatcher:
     def _lose(self, slot: _Slot, reason: str) -> None:
         """An attempt failed: give up the worker, and the job if it has cost enough of them."""
         ticket, slot.ticket = slot.ticket, None
+        if ticket is not None:
+            ticket.failures += slot.is_ready
+            ticket.false_starts += not slot.is_ready
         self._leave(slot)
         if ticket is None:
             return
-        ticket.failures += 1
-        if ticket.failures >= self._limits.attempts:
+        if ticket.failures >= self._limits.attempts or ticket.false_starts >= FALSE_STARTS_MAX:
             ticket.future.set_result(Lost(reason))
             return
         with self._lock:

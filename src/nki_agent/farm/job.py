@@ -38,6 +38,8 @@ class Job:
     target: Target = DEFAULT_TARGET
     ask: Ask = Ask.VERDICT
     scope: Scope = Scope.PROOF
+    is_task_trusted: bool = True
+    """Whether the task's file may run in the worker; else it gets a locked process of its own."""
     root_seed: int | None = None
     """None is a secret seed, drawn when the job runs; the verdict records it."""
 

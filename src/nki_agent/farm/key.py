@@ -64,6 +64,7 @@ class KeyMaker:
             "format": str(FORMAT_VERSION),
             "target": job.target.value,
             "ask": job.ask.value,
+            "trusted": str(job.is_task_trusted),
             "scope": job.scope.value,
             "tool": nki_agent.__version__,
             "verdict": str(SCHEMA),

@@ -54,7 +54,7 @@ def main(arguments: str) -> None:  # pragma: no cover - in the prepared process
     os._exit(0)  # PyTorch would take its time to leave
 
 
-def warm_up() -> None:
+def warm_up() -> None:  # pragma: no cover - in the prepared process
     """Do all that is the same for every verdict."""
     for name in WARM_MODULES:
         with suppress(ImportError):
@@ -66,7 +66,7 @@ def warm_up() -> None:
     gc.freeze()
 
 
-class Nursery:
+class Nursery:  # pragma: no cover - in the prepared process
     """Forks, watches and buries workers."""
 
     def __init__(self, control: socket.socket, limits: FarmLimits) -> None:
@@ -114,7 +114,7 @@ class Nursery:
             os.close(descriptor)
             _tell(self._control, Ended(token=token, failure=f"fork: {error.strerror}"))
             return
-        if pid == 0:  # pragma: no cover - in the worker
+        if pid == 0:
             self._leave(descriptor, parent)
         os.close(descriptor)
         process = open_process(pid)
@@ -162,7 +162,9 @@ def _silence(*streams: int) -> None:  # pragma: no cover - in the prepared proce
     os.close(null)
 
 
-def _tell(control: socket.socket, report: Report) -> None:
+def _tell(
+    control: socket.socket, report: Report
+) -> None:  # pragma: no cover - in the prepared process
     """A report that nobody hears is no failure: the caller's end is seen by other means."""
     with suppress(OSError):
         control.send(msgspec.msgpack.encode(report))

@@ -8,7 +8,7 @@ jobs can be made while others run. An end is in the log before it is given out.
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Final
 
@@ -30,8 +30,8 @@ def run_many(
     *,
     log: ResultLog | None = None,
     cache: VerdictCache | None = None,
-) -> Iterator[tuple[Job, End]]:
-    """Judge many kernels; jobs come back in the order in which they end.
+) -> Generator[tuple[Job, End], None, None]:
+    """Judge many kernels; jobs come back in the order in which they end. Close it to stop early.
 
     Raises:
         UsageError: Two different jobs have one id.

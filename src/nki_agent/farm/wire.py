@@ -91,6 +91,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[tuple[bytes, bytes], ...]
     main: bytes
     task: bytes
+    is_task_trusted: bool
     target: Target
     ask: Ask
     scope: Scope
@@ -103,6 +104,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
             files=tuple((_to_bytes(n), _to_bytes(t)) for n, t in job.kernel.files.items()),
             main=_to_bytes(job.kernel.main),
             task=os.fsencode(job.task.absolute()),
+            is_task_trusted=job.is_task_trusted,
             target=job.target,
             ask=job.ask,
             scope=job.scope,

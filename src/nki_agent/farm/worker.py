@@ -29,6 +29,7 @@ from nki_agent.farm.key import read_task_tree
 from nki_agent.farm.wire import FarmLimits, Order, Reply, receive, send
 from nki_agent.sandbox.child import FAILURE_STATUS
 from nki_agent.sandbox.jail import die_with, read_address_space_bytes
+from nki_agent.sandbox.task_host import TaskHost, load_untrusted_task
 from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge
@@ -61,13 +62,18 @@ class Worker:
         """Start nothing yet."""
         self._limits = limits
         self._judges: dict[Target, Judge] = {}
-        self._tasks: OrderedDict[Path, _Loaded] = OrderedDict()
+        self._tasks: OrderedDict[tuple[Path, bool], _Loaded] = OrderedDict()
+        self._host: TaskHost | None = None
+        """Where tasks that nobody has read are loaded; started by the first of them."""
 
     def close(self) -> None:
         """End the tracing processes."""
         for judge in self._judges.values():
             judge.close()
         self._judges.clear()
+        if self._host is not None:
+            self._host.close()
+            self._host = None
 
     def run(self, order: Order) -> End:
         """The end of one job; raises nothing."""
@@ -77,7 +83,7 @@ class Worker:
             return end_of(error)
 
     def _answer(self, order: Order) -> End:
-        task = self.load(order.path)
+        task = self.load(order.path, is_trusted=order.is_task_trusted)
         judge = self._judges.get(order.target)
         if judge is None:
             judge = self._judges[order.target] = Judge(
@@ -92,18 +98,24 @@ class Worker:
                 seed = draw_root_seed() if order.root_seed is None else order.root_seed
                 return Judged(judge.judge(order.kernel, task, root_seed=seed, scope=order.scope))
 
-    def load(self, path: Path) -> Task:
+    def load(self, path: Path, *, is_trusted: bool = True) -> Task:
         """The task of a file, from memory if nothing has changed."""
-        known = self._tasks.pop(path, None)
+        known = self._tasks.pop((path, is_trusted), None)
         if known is None or _stamp(known.paths) != known.stamp:
             names = read_task_tree(path)
             paths = tuple(path.parent / name for name in (path.name, *names))
             stamp = _stamp(paths)
-            known = _Loaded(load_task(path), paths, stamp)
-        self._tasks[path] = known
+            task = load_task(path) if is_trusted else self._load_apart(path)
+            known = _Loaded(task, paths, stamp)
+        self._tasks[path, is_trusted] = known
         while len(self._tasks) > self._limits.tasks_kept:
             self._tasks.popitem(last=False)
         return known.task
+
+    def _load_apart(self, path: Path) -> Task:
+        if self._host is None:
+            self._host = TaskHost(allow_unsandboxed=self._limits.allow_unsandboxed)
+        return load_untrusted_task(path, host=self._host)
 
 
 def _stamp(paths: tuple[Path, ...]) -> Stamp:

@@ -97,5 +97,5 @@ def find_dtype(value: object) -> DType | None:
         return DType(name) if name in DType._value2member_map_ else None
     try:
         return _BY_NUMPY.get(np.dtype(value))  # type: ignore[call-overload]
-    except TypeError:
+    except (TypeError, ValueError):  # a ValueError for what has a `dtype` that is none
         return None

@@ -333,8 +333,11 @@ def _spread_one(
         case op if op in MIXES_ROWS:
             return _everything(target)
         case "nc_matmul":
-            lanes = _any(flags, axis=0)
-            return lanes[:, None] if operand.role == "stationary" else lanes[None, :]
+            is_stationary = operand.role == "stationary"
+            # In double_row mode each lane has two halves of the contraction, one after the other.
+            halves = _any(flags, axis=0).reshape(-1, shape[0] if is_stationary else shape[1])
+            lanes = _any(halves, axis=0)
+            return lanes[:, None] if is_stationary else lanes[None, :]
         case "nc_transpose":
             return flags.T
         case "dma_transpose" if len(operand.shape) == len(("row", "column")):

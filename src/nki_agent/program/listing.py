@@ -7,7 +7,7 @@ from itertools import count, islice
 
 import msgspec
 
-from nki_agent.base.diagnostic import Stack, clean
+from nki_agent.base.diagnostic import Stack, bounded_stack, clean
 from nki_agent.isa.signature import Operand, Signature
 from nki_agent.program.records import (
     Affine,
@@ -42,10 +42,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_program(program: Program, *, limit: int | None = None) -> Iterator[str]:
     """Lines of the listing; beyond `limit` instructions, one line counts the rest."""
-    yield f"{clean(program.kernel)} for {program.target}: {_count(program)}"
+    yield f"{clean(program.kernel)} for {clean(program.target)}: {_count(program)}"
     for argument in program.arguments:
         if argument.tensor is None:
-            yield f"  argument {clean(argument.name)} = {argument.value!r}"
+            yield f"  argument {clean(argument.name)} = {clean(repr(argument.value))}"
         else:
             tensor = program.tensors[argument.tensor]
             yield f"  argument {_tensor(tensor)} ({argument.access.value})"
@@ -80,7 +80,7 @@ def _rows(
 ) -> Iterator[Row]:
     for node in body:
         if isinstance(node, Instruction):
-            where, text = program.stack(node.stack), _instruction(program, node)
+            where, text = bounded_stack(program.stack(node.stack)), _instruction(program, node)
             yield Row(core=core, depth=depth, number=next(numbers), where=where, text=text)
             continue
         where, text = _head(program, node)
@@ -91,7 +91,7 @@ def _rows(
 def _head(program: Program, node: Loop | Scope | Guard) -> tuple[Stack, str]:
     match node:
         case Loop():
-            return program.stack(node.stack), _loop(program, node)
+            return bounded_stack(program.stack(node.stack)), _loop(program, node)
         case Scope():
             return (), f"{node.kind.value}:"
         case Guard():

@@ -34,6 +34,16 @@ Constants = Mapping[int, int]
 """Values of the registers that have one value throughout."""
 
 
+WORD_BITS = 32
+_HALF = 1 << (WORD_BITS - 1)
+_MASK = (1 << WORD_BITS) - 1
+
+
+def wrap(value: int) -> int:
+    """The signed number that the low 32 bits stand for: what a register keeps."""
+    return ((value + _HALF) & _MASK) - _HALF
+
+
 def register_places(signature: Signature) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Places of the registers that an instruction reads, and writes; offsets are not among them."""
     roles = {o.role for o in signature.operands}
@@ -62,7 +72,7 @@ def find_constants(program: Program) -> dict[int, int]:
             for register in (registers[place] for place in places[node.signature]):
                 writers[register] += 1
                 if signature.op == "register_move" and node.immediates and not in_loop:
-                    values[register] = int(node.immediates[0])
+                    values[register] = wrap(int(node.immediates[0]))
     return {register: value for register, value in values.items() if writers[register] == 1}
 
 

@@ -5,7 +5,7 @@ Law: nothing the tracing process claimed is believed; the first lie ends the che
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.isa.declaration import (
@@ -15,6 +15,7 @@ from nki_agent.isa.declaration import (
     Declaration,
     Kind,
 )
+from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Memory
 from nki_agent.isa.signature import SCALAR_PATTERN, Operand, Signature
 from nki_agent.isa.table import TABLE
@@ -39,6 +40,8 @@ TENSORS_MAX = 4_000_000
 CONSTANT_BYTES_MAX = 64 * 2**20
 TENSOR_BYTES_MAX = 2**36
 RANK_MAX = 8
+AXES_MAX = 64
+"""Axes of a result or a constant: as many as NumPy has, so that a product of them ends soon."""
 INT_MAX = 2**40
 
 
@@ -82,6 +85,7 @@ def _require_at_most(number: int, limit: int, what: str) -> None:
 def _require_constants(program: Program) -> None:
     total = 0
     for constant in program.constants:
+        _require(good=len(constant.shape) <= AXES_MAX, what="shape of a constant")
         size = constant.dtype.itemsize
         for count in constant.shape:
             _require(good=0 < count < INT_MAX, what="shape of a constant")
@@ -143,12 +147,14 @@ def _require_signature(signature: Signature) -> None:
 def _require_operand(declaration: Declaration, operand: Operand) -> None:
     kind = declaration.parameter(operand.role).kind
     if operand.is_immediate:
-        good = kind in (Kind.SCALAR, Kind.VALUE, Kind.WORD) and operand.pattern == SCALAR_PATTERN
+        dtypes = (DType.INT32,) if kind is Kind.WORD else (DType.INT32, DType.FLOAT32)
+        good = kind in (Kind.SCALAR, Kind.VALUE, Kind.WORD) and operand.dtype in dtypes
+        good = good and operand.pattern == SCALAR_PATTERN
         _require(good=good, what="immediate operand")
         return
     pattern = operand.pattern
     assert operand.memory is not None
-    good = kind is not Kind.VALUE and len(pattern.free) <= RANK_MAX
+    good = kind not in (Kind.VALUE, Kind.WORD) and len(pattern.free) <= RANK_MAX
     good = good and operand.memory.is_on_chip == (pattern.partition is not None)
     _require(good=good, what="operand pattern")
     counts = [count for _, count in pattern.free]
@@ -202,6 +208,8 @@ def _is_kind(declaration: Declaration, name: str, value: object) -> bool:
 
 
 def _require_arguments(program: Program) -> None:
+    names = {a.name for a in program.arguments}
+    _require(good=len(names) == len(program.arguments), what="name of two arguments")
     num_tensors = len(program.tensors)
     kept = set()
     for argument in program.arguments:
@@ -223,9 +231,9 @@ def _require_arguments(program: Program) -> None:
         is_new = tensor.init is not Init.ARGUMENT and tensor.memory is Memory.SHARED_HBM
         is_update = tensor.init is Init.ARGUMENT and result.tensor not in kept
         _require(good=is_new or is_update, what="result that the kernel did not make")
-        elems = int(np.prod([float(n) for n in tensor.shape]))
-        good = all(0 < n < INT_MAX for n in result.shape) and not tensor.memory.is_on_chip
-        good = good and int(np.prod([float(n) for n in result.shape])) == elems
+        good = len(result.shape) <= AXES_MAX and not tensor.memory.is_on_chip
+        good = good and all(0 < n < INT_MAX for n in result.shape)
+        good = good and math.prod(result.shape) == math.prod(tensor.shape)
         _require(good=good, what="result")
 
 
@@ -233,20 +241,29 @@ def _require_instructions(program: Program) -> None:
     count = sum(1 for _ in program.all_instructions())
     _require_at_most(count, INSTRUCTIONS_MAX, f"{count} instructions")
     counts = _OperandCounts(program)
-    loops: set[int] = set()
+    loops = _Loops()
     for body in program.bodies:
-        _require_body(program, counts, body, (), loops)
+        _require_body(program, counts, body, loops)
     used = {node.signature for node in program.all_instructions()}
     _require(good=len(used) == len(program.signatures), what="signature that no instruction has")
 
 
+class _Loops:
+    """How many loops there were so far, over all cores."""
+
+    made = 0
+
+
 class _OperandCounts:
-    """How many tensors, immediates and registers each signature binds."""
+    """How many tensors and registers each signature binds, and numbers of which types."""
 
     def __init__(self, program: Program) -> None:
         signatures = program.signatures
         self.tensors = [sum(not o.is_immediate for o in s.operands) for s in signatures]
-        self.immediates = [sum(o.is_immediate for o in s.operands) for s in signatures]
+        self.immediates = [
+            tuple(int if o.dtype.is_integer else float for o in s.operands if o.is_immediate)
+            for s in signatures
+        ]
         self.registers = [_num_registers(s) for s in signatures]
 
 
@@ -260,23 +277,22 @@ def _require_body(
     program: Program,
     counts: _OperandCounts,
     body: tuple[Node, ...],
-    path: tuple[int, ...],
-    loops: set[int],
+    loops: _Loops,
 ) -> None:
-    """Check a body's references; `path` holds the numbers of the loops around it."""
+    """Check a body's references, and that loops are numbered as they come."""
     for node in body:
         match node:
             case Instruction():
                 _require_instruction(program, counts, node)
             case Loop():
                 _require_loop(program, node)
-                _require(good=node.number not in loops, what="number of a loop")
-                loops.add(node.number)
-                _require_body(program, counts, node.body, (*path, node.number), loops)
+                _require(good=node.number == loops.made, what="number of a loop")
+                loops.made += 1
+                _require_body(program, counts, node.body, loops)
             case Scope():
                 good = node.kind is ScopeKind.NO_REORDER
                 _require(good=good, what="scope of the other dialect")
-                _require_body(program, counts, node.body, path, loops)
+                _require_body(program, counts, node.body, loops)
             case Guard():
                 raise ForgedError("guard of the other dialect")
 
@@ -303,7 +319,7 @@ def _require_instruction(program: Program, counts: _OperandCounts, node: Instruc
     if (
         len(node.tensors) != counts.tensors[index]
         or len(node.offsets) != counts.tensors[index]
-        or len(node.immediates) != counts.immediates[index]
+        or tuple(map(type, node.immediates)) != counts.immediates[index]
     ):
         raise ForgedError("operands of an instruction")
     limit = len(program.tensors)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
-from nki_agent.sandbox.wire import FAILED, HEADER, JAILED, MEMORY, RAISED, RESULT
+from nki_agent.sandbox.wire import FAILED, HEADER, JAILED, LENGTH, MEMORY, RAISED, RESULT
 
 Entry = Callable[[bytes], bytes]
 
@@ -20,6 +20,7 @@ FAILURE_STATUS: Final = 70
 TEXT_CHARACTERS: Final = 300
 """Kept of an exception's message, so that its place is still shown after `clean`."""
 EXIT_MASK: Final = 0xFF
+CHUNK_BYTES: Final = 1 << 20
 
 
 def echo(payload: bytes) -> bytes:
@@ -41,6 +42,39 @@ def live(
         _write_all(result, FAILED + _describe(error))
     finally:
         os._exit(status)
+
+
+def live_on(
+    make_entry: Callable[[], Entry], *, channel: int, lock: Callable[[], None]
+) -> NoReturn:  # pragma: no cover - in the child
+    """Answer every request on the channel with the same entry, until nobody asks any more."""
+    status = FAILURE_STATUS
+    try:
+        lock()
+        _write_all(channel, JAILED)
+        entry, status = make_entry(), 0
+        while (request := _read_request(channel)) is not None and status == 0:
+            status = answer(entry, request, channel)
+    except BaseException as error:  # noqa: BLE001 - the process ends here, whatever it was
+        _write_all(channel, FAILED + _describe(error))
+    finally:
+        os._exit(status)
+
+
+def _read_request(channel: int) -> bytes | None:  # pragma: no cover - in the child
+    """The next request; None at the end of the channel."""
+    head = _read_exactly(channel, LENGTH.size)
+    return None if head is None else _read_exactly(channel, LENGTH.unpack(head)[0])
+
+
+def _read_exactly(channel: int, size: int) -> bytes | None:  # pragma: no cover - in the child
+    data = bytearray()
+    while len(data) < size:
+        chunk = os.read(channel, min(size - len(data), CHUNK_BYTES))
+        if not chunk:
+            return None
+        data += chunk
+    return bytes(data)
 
 
 def answer(entry: Entry, payload: bytes, result: int) -> int:

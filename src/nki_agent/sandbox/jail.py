@@ -82,8 +82,11 @@ class Jail:
             self.filter.apply()
 
 
-def leave_namespaces() -> LayerState:  # pragma: no cover - in the zygote
+def leave_namespaces(*, is_ringed: bool) -> LayerState:  # pragma: no cover - in the zygote
     """Give this process an empty network, IPC and host name of its own."""
+    if is_ringed:
+        detail = "no network, IPC, host name or processes"
+        return LayerState(Layer.NAMESPACES, active=True, detail=detail)
     is_root = os.geteuid() == 0
     flags = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
     try:
@@ -95,12 +98,13 @@ def leave_namespaces() -> LayerState:  # pragma: no cover - in the zygote
     return LayerState(Layer.NAMESPACES, active=True, detail="no network, IPC or host name")
 
 
-def prepare_jail(readable: Iterable[str], *, namespaces: LayerState) -> Jail:
+def prepare_jail(readable: Iterable[str], *, ring: LayerState, namespaces: LayerState) -> Jail:
     """Find out, in children that end at once, which layers work here."""
     ruleset, landlock_detail = _try_landlock(readable)
     program, seccomp_detail = _try_seccomp(may_open=ruleset is not None)
     own_uids, uid = _probe_user()
     layers = (
+        ring,
         LayerState(Layer.RLIMITS, active=True, detail="memory, CPU, files, processes, stack"),
         namespaces,
         uid,

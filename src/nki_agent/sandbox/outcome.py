@@ -32,6 +32,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Layer(StrEnum):
     """One protection around untrusted source; each stands when the others fall."""
 
+    BUBBLEWRAP = "bubblewrap"
     RLIMITS = "rlimits"
     NAMESPACES = "namespaces"
     UID = "uid"

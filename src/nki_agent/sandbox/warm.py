@@ -13,7 +13,8 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -21,6 +22,7 @@ import msgspec
 from nki_agent.base.clock import Clock, SystemClock
 from nki_agent.base.diagnostic import TEXT_LIMIT, clean
 from nki_agent.base.errors import MachineError
+from nki_agent.sandbox.bubblewrap import find_ring, make_arguments, python_program, read_pid
 from nki_agent.sandbox.libc import open_memory_file
 from nki_agent.sandbox.locate import make_environment
 from nki_agent.sandbox.outcome import Limits, Outcome, OutcomeKind, Status
@@ -58,6 +60,15 @@ FLAGS: Final = ("-s", "-S", "-P", "-c")
 """No user folder, no `site`, no script folder. Not `-I`: it would ignore the hash seed."""
 
 
+@contextmanager
+def own_failure(doing: str) -> Iterator[None]:
+    """Turn what Linux refuses to us (no descriptor, no memory, no room) into a MachineError."""
+    try:
+        yield
+    except OSError as error:
+        raise MachineError(f"the sandbox could not {doing}: {error.strerror or error}") from error
+
+
 class LostError(Exception):
     """The warmed process ended without being asked to."""
 
@@ -69,22 +80,34 @@ class WarmProcess:
         """Start it and wait until it is ready; MachineError when it can't be."""
         self._clock: Clock = clock or SystemClock()
         self.owner_pid = os.getpid()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        log = open_memory_file()
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(own_failure("start a process"))
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            started = stack.enter_context(ExitStack())
+            started.callback(self._control.close)
             with theirs:
-                self._process = _start(boot, control=theirs, log=log)
+                log = open_memory_file()
+                stack.callback(os.close, log)
+                self._process, self._inner_pid = _start(boot, control=theirs, log=log)
             self.status = self._read_status(log)
-        finally:
-            os.close(log)
+            started.pop_all()
 
     @property
     def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
+        """Its process id, that of bubblewrap around it aside."""
+        return self._inner_pid or self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was not ended by us."""
+        return self._control.fileno() >= 0
 
     def run(self, payload: bytes, limits: Limits) -> Outcome:
         """Run the callable once; LostError when the warmed process is gone."""
+        with own_failure("hand a run over"):
+            return self._run(payload, limits)
+
+    def _run(self, payload: bytes, limits: Limits) -> Outcome:
         start_ns = self._clock.monotonic_ns()
         deadline_ns = start_ns + int(limits.seconds * NS_PER_SECOND)
         pipe = self._send(payload, limits)
@@ -120,8 +143,7 @@ class WarmProcess:
         try:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._kill()
 
     def _read_status(self, log: int) -> Status:
         """The first packet, or MachineError with what Python said instead."""
@@ -137,9 +159,18 @@ class WarmProcess:
             raise MachineError(f"the sandbox process did not start: {clean(said) or 'no word'}")
         except BaseException:
             self._control.close()
-            self._process.kill()
-            self._process.wait()
+            self._kill()
             raise
+
+    def _kill(self) -> None:
+        """End it at once: what runs inside first, so that nothing outlives the ring around it."""
+        if self._inner_pid:
+            with suppress(ProcessLookupError):
+                os.kill(self._inner_pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS)
+        self._process.kill()
+        self._process.wait()
 
     def _send(self, payload: bytes, limits: Limits) -> int:
         """Hand over one request; the end of the pipe on which the result comes."""
@@ -246,19 +277,43 @@ def _name_signal(number: int) -> str:
     return f"signal {number} ({name}){cause}"
 
 
-def _start(boot: Boot, *, control: socket.socket, log: int) -> subprocess.Popen[bytes]:
-    """Run a fresh Python in a session of its own, so that Ctrl-C reaches only us."""
+def _start(boot: Boot, *, control: socket.socket, log: int) -> tuple[subprocess.Popen[bytes], int]:
+    """Run a fresh Python in a session of its own, so that Ctrl-C reaches only us.
+
+    With it the process id of what runs inside bubblewrap, or 0.
+    """
     if not sys.executable:
         raise MachineError("the sandbox needs a Python program, and `sys.executable` names none")
-    arguments = [msgspec.json.encode(boot).decode(), *boot.import_paths]
+    program, ring = find_ring(boot.import_paths)
+    boot = msgspec.structs.replace(boot, ring=ring)
+    command = [*FLAGS, BOOT_CODE, msgspec.json.encode(boot).decode(), *boot.import_paths]
+    if program is None:
+        return _spawn([sys.executable, *command], control=control, log=log), 0
+    reader, writer = os.pipe()
+    try:
+        outer = [*make_arguments(program, boot.import_paths), "--info-fd", str(writer)]
+        process = _spawn(
+            [*outer, python_program(), *command], control=control, log=log, passed=(writer,)
+        )
+    finally:
+        os.close(writer)
+        inner = read_pid(reader)
+        os.close(reader)
+    return process, inner
+
+
+def _spawn(
+    command: list[str], *, control: socket.socket, log: int, passed: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, *FLAGS, BOOT_CODE, *arguments],
+        command,
         stdin=control.fileno(),
         stdout=subprocess.DEVNULL,
         stderr=log,
         env=make_environment(),
         cwd="/",
         start_new_session=True,
+        pass_fds=passed,
     )
 
 

@@ -7,6 +7,11 @@ gone. `KILL` ends the run in progress and is ignored when there is none.
 Result pipe (written by a process that ran hostile code): `JAILED` before untrusted code runs, or
 `FAILED` and a text. Then one frame: a kind, the length, the bytes. A child can write any bytes
 here; only what comes before `JAILED` is ours, so a kernel cannot feign a failure of the machine.
+
+A warmed process for guests (long-lived children) takes `RUN` with the limits and one descriptor,
+the guest's end of its channel, and answers `Begun`; `KILL` and a process id ends that guest. Each
+guest's end is told once, unasked, as `Ended`. On the channel the guest writes `JAILED` or `FAILED`
+as above; then each request is a length and bytes, and each reply a frame.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from nki_agent.sandbox.outcome import Status
+from nki_agent.sandbox.outcome import Layer, LayerState, Status
 
 RUN: Final = b"R"
 KILL: Final = b"K"
@@ -31,6 +36,7 @@ MEMORY: Final = b"m"
 FRAME_KINDS: Final = (RESULT, RAISED, MEMORY)
 
 HEADER: Final = struct.Struct("<cQ")
+LENGTH: Final = struct.Struct("<Q")
 TEXT_BYTES: Final = 2048
 """Longest text that is taken from a child."""
 
@@ -44,6 +50,12 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     """All that is on the import path beside the standard library."""
     own_packages: tuple[str, ...]
     """Packages of which a kernel may read only the parts that are loaded."""
+    ring: LayerState = LayerState(Layer.BUBBLEWRAP, active=False, detail="not tried")
+    """bubblewrap's state; where it is active, this process runs inside it."""
+    warm_up: str = ""
+    """A callable that is called once before the first fork, so that all it needs is loaded."""
+    guests: bool = False
+    """Whether children live on and answer requests; `entry` then gives what answers them."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +72,20 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0
     max_rss_bytes: int = 0
     failure: str = ""
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
+    """A guest was started, or why not."""
+
+    pid: int = 0
+    failure: str = ""
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
+    """A guest is gone."""
+
+    pid: int
+    end: End
 
 
 class FrameReader:

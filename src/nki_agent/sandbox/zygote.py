@@ -16,17 +16,17 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from nki_agent.sandbox import child
 from nki_agent.sandbox import jail as layers
-from nki_agent.sandbox.child import Entry
+from nki_agent.sandbox.guests import count_end, serve_guests
 from nki_agent.sandbox.jail import Jail
 from nki_agent.sandbox.libc import open_process
 from nki_agent.sandbox.outcome import Limits
@@ -50,9 +50,6 @@ OTHERS_PACKAGES: Final = ("site-packages", "dist-packages")
 OUT_OF_MEMORY_SCORE: Final = b"1000"
 """Linux takes a process with this score first when memory runs out, the largest child of all."""
 
-KIB: Final = 1024
-"""Unit of `ru_maxrss`."""
-
 
 def main(arguments: str) -> None:  # pragma: no cover - in the zygote
     """Serve the socket on standard input until it is closed."""
@@ -65,7 +62,10 @@ def main(arguments: str) -> None:  # pragma: no cover - in the zygote
         control.send(msgspec.msgpack.encode(Ready(failure=failure)))
         return
     control.send(msgspec.msgpack.encode(Ready(status=jail.status)))
-    serve(control, entry, jail)
+    if boot.guests:
+        serve_guests(control, entry, jail)
+    else:
+        serve(control, entry, jail)
 
 
 def _take_control() -> socket.socket:  # pragma: no cover - in the zygote
@@ -78,20 +78,22 @@ def _take_control() -> socket.socket:  # pragma: no cover - in the zygote
     return control
 
 
-def _warm_up(boot: Boot) -> tuple[Entry, Jail]:  # pragma: no cover - in the zygote
+def _warm_up(boot: Boot) -> tuple[Callable[..., Any], Jail]:  # pragma: no cover - in the zygote
     """Import all that a kernel may need, then find the layers of this machine."""
     standard = [path for path in sys.path if path not in boot.import_paths]
     layers.lower_common_limits()
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(OUT_OF_MEMORY_SCORE)
-    namespaces = layers.leave_namespaces()
+    namespaces = layers.leave_namespaces(is_ringed=boot.ring.active)
     for name in (*STANDARD_MODULES, *boot.preload):
         importlib.import_module(name)
     for name in CODECS:
         codecs.lookup(name)
     entry = find_entry(boot.entry)
+    if boot.warm_up:
+        find_entry(boot.warm_up)()
     readable = [*list_standard_paths(standard), *list_package_paths(boot.own_packages)]
-    jail = layers.prepare_jail(readable, namespaces=namespaces)
+    jail = layers.prepare_jail(readable, ring=boot.ring, namespaces=namespaces)
     sys.dont_write_bytecode = True
     sys.argv[:] = sys.orig_argv[:] = [""]
     os.environ.clear()
@@ -101,13 +103,13 @@ def _warm_up(boot: Boot) -> tuple[Entry, Jail]:  # pragma: no cover - in the zyg
     return entry, jail
 
 
-def find_entry(name: str) -> Entry:
+def find_entry(name: str) -> Callable[..., Any]:
     """Import the callable that `package.module:name` means."""
     module, _, attribute = name.partition(":")
     entry = getattr(importlib.import_module(module), attribute)
     if not callable(entry):
         raise TypeError(f"{name} is not callable")
-    found: Entry = entry
+    found: Callable[..., Any] = entry
     return found
 
 
@@ -128,7 +130,7 @@ def list_package_paths(own: tuple[str, ...]) -> Iterator[str]:
             yield from map(str, getattr(module, "__path__", ()))
 
 
-def serve(control: socket.socket, entry: Entry, jail: Jail) -> None:
+def serve(control: socket.socket, entry: child.Entry, jail: Jail) -> None:
     """One child per request, until the trusted process quits or is gone."""
     zygote = os.getpid()
     while True:
@@ -170,9 +172,4 @@ def _watch(control: socket.socket, pid: int) -> End:
     # What a child without seccomp has started; before the wait, while nobody else can have its id.
     with suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
-    _, wait_status, usage = os.wait4(pid, 0)
-    return End(
-        wait_status=wait_status,
-        cpu_seconds=usage.ru_utime + usage.ru_stime,
-        max_rss_bytes=usage.ru_maxrss * KIB,
-    )
+    return count_end(pid)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nki_agent.program.registers import wrap
 from nki_agent.sim.axes import natural_shape
 from nki_agent.sim.plan import Array, refuse
 from nki_agent.sim.sequencer import Sequencer
@@ -46,7 +47,7 @@ def register_store(site: Site) -> None:
 
 
 def _word(value: float | int) -> Array:
-    return np.array(int(value), np.int64)
+    return np.array(wrap(int(value)), np.int64)
 
 
 def _set(sequencer: Sequencer, dst: int, value: Array) -> None:

@@ -14,17 +14,9 @@ import numpy.typing as npt
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.base.errors import KernelError
 from nki_agent.program.records import Register
+from nki_agent.program.registers import wrap
 
 Array = npt.NDArray[Any]
-
-WORD_BITS = 32
-_HALF = 1 << (WORD_BITS - 1)
-_MASK = (1 << WORD_BITS) - 1
-
-
-def wrap(value: int) -> int:
-    """The signed number that the low 32 bits stand for."""
-    return ((value + _HALF) & _MASK) - _HALF
 
 
 class Sequencer:
@@ -44,7 +36,7 @@ class Sequencer:
     def reset(self) -> None:
         """Start over."""
         self._values = {
-            n: r.initial for n, r in enumerate(self._registers) if r.initial is not None
+            n: wrap(r.initial) for n, r in enumerate(self._registers) if r.initial is not None
         }
         self.sent.clear()
         self.received.clear()

@@ -40,11 +40,11 @@ from nki_agent.task.family import (
     FamilyScale,
 )
 from nki_agent.task.recipe import SCALE_HIGH, SCALE_LOW, Recipe, Variation
-from nki_agent.task.reference import Precision, Reference
+from nki_agent.task.reference import Precision
 from nki_agent.task.sampler import Origin, Source, UserSampler
 from nki_agent.task.task import ShapeSet, TensorKind
 from nki_agent.task.tolerance import ToleranceClass, find_wider, tolerance_for
-from nki_agent.task.trial import arrange
+from nki_agent.task.trial import arrange, stand_in
 
 Array = NDArray[Any]
 
@@ -104,20 +104,13 @@ class Calibration:
 
     def run(self, inputs: Mapping[str, Array], precision: Precision) -> dict[str, Array]:
         """One run of the reference: in float64 as it is compared, else as a kernel stores it."""
-        found = arrange(self.shapes, self.reference.run(inputs, precision=precision))
         if precision is Precision.DOUBLE:
-            return found
-        with np.errstate(over="ignore"):
-            return {o.name: found[o.name].astype(o.dtype.numpy_dtype) for o in self.shapes.results}
+            return arrange(self.shapes, self.shapes.reference.run(inputs, precision=precision))
+        return stand_in(self.shapes, inputs, precision)
 
     def run_pair(self, inputs: Mapping[str, Array], precision: Precision) -> Pair:
         """What is expected, and what the stand-in gives."""
         return self.run(inputs, Precision.DOUBLE), self.run(inputs, precision)
-
-    @property
-    def reference(self) -> Reference:
-        """The reference of the task."""
-        return self.shapes.reference
 
 
 def is_heavy(shapes: ShapeSet) -> bool:
@@ -155,7 +148,7 @@ def _settle_variation(state: Calibration) -> None:
         state.sampler = sampler
         try:
             is_safe = all(
-                _is_finite(state.run(inputs, Precision.DOUBLE)) for inputs in _draw_extremes(state)
+                is_finite(state.run(inputs, Precision.DOUBLE)) for inputs in _draw_extremes(state)
             )
         except TaskError as error:
             problem = error
@@ -261,7 +254,7 @@ def _ratios(shapes: ShapeSet, name: ToleranceClass, pair: Pair) -> dict[str, flo
             own[o.name],
             dtype=o.dtype,
             tolerance=tolerance_for(name, o.dtype),
-            explain=False,
+            context=None,
         ).ratio
         for o in shapes.results
     }
@@ -349,7 +342,7 @@ def _try_scale(
             pair = state.run_pair(inputs, precision)
         except TaskError:
             return np.inf
-        if not all(_is_finite(outputs) for outputs in pair):
+        if not all(is_finite(outputs) for outputs in pair):
             return np.inf
         worst = max(worst, _worst(state, state.tolerance, [pair]))
         is_calm = precision is Precision.SINGLE and _is_calm(state, worst)
@@ -419,7 +412,8 @@ def _changed(
     return [name for name, ratio in ratios.items() if ratio > _DEPENDS_RATIO]
 
 
-def _is_finite(outputs: Mapping[str, Array]) -> bool:
+def is_finite(outputs: Mapping[str, Array]) -> bool:
+    """Whether every real of every output is."""
     return all(
         a.dtype.kind in "iub" or bool(np.isfinite(a.astype(np.float64, copy=False)).all())
         for a in outputs.values()

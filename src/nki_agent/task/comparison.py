@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nki_agent.isa.dtype import DType
-from nki_agent.task.pattern import guess_pattern
+from nki_agent.task.cause import Case, Context
+from nki_agent.task.pattern import Pattern, guess_pattern
+from nki_agent.task.region import name_tile
 from nki_agent.task.tolerance import (
     CODE_SHARE,
     CODE_STEPS,
@@ -41,6 +43,8 @@ _QUICK_LOW, _QUICK_HIGH = 1e-20, 1e30
 _QUICK_RATIO = 0.5
 _MATRIX_RANK = 2
 _ONE_BYTE = 1
+OWN_FLOOR = 0.1
+"""Part of the root mean square that an element's own size is at least taken to be."""
 
 
 class Element(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +53,13 @@ class Element(msgspec.Struct, frozen=True, kw_only=True):
     index: tuple[int, ...]
     got: float | str
     expected: float | str
+    tile: str
+    """Its row and tile in the output as [rows, last axis]."""
 
     def __str__(self) -> str:
-        """`[896, 0] is 0 instead of 0.0012`."""
+        """`[896, 0] is 0 instead of 0.0012 (row 896, partition tile 7 of 8, free tile 0 of 1)`."""
         index = ", ".join(map(str, self.index))
-        return f"[{index}] is {_show(self.got)} instead of {_show(self.expected)}"
+        return f"[{index}] is {_show(self.got)} instead of {_show(self.expected)} ({self.tile})"
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +70,12 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
     num_bad: int
     num_elems: int
     worst_row: tuple[int, ...] | None
-    pattern: str
+    pattern: Pattern = Pattern()
+
+    def __str__(self) -> str:
+        """How many are wrong, and where the first and the worst one are."""
+        text = f"{self.num_bad} of {self.num_elems} elements are wrong; first {self.first}"
+        return text if self.worst == self.first else f"{text}; worst {self.worst}"
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,20 +98,24 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Short enough for a model's context: the error, the places, the likely cause."""
-        if self.rel_l2 is None or self.max_abs is None:
-            return self.reason
-        size = f"relative L2 error {self.rel_l2:.2e}, largest error {self.max_abs:.2e}"
         if self.mismatch is None:
-            return size
-        found = self.mismatch
-        lines = [
-            f"{self.reason} ({'of the rest: ' if self.num_not_finite else ''}{size})",
-            f"{found.num_bad} of {found.num_elems} elements are wrong; first {found.first}",
-            f"worst {found.worst}",
-        ]
-        if found.pattern:
-            lines.append(f"pattern: {found.pattern}")
-        return "\n".join(lines)
+            return self.reason or self.detail
+        lines = (self.reason, str(self.mismatch), str(self.mismatch.pattern))
+        return "\n".join(line for line in lines if line)
+
+    @property
+    def detail(self) -> str:
+        """The figures behind the verdict that `reason` and `mismatch` leave out."""
+        if self.rel_l2 is None or self.max_abs is None:
+            return ""
+        rest = "of the rest: " if self.num_not_finite else ""
+        text = f"{rest}relative L2 error {self.rel_l2:.2e}, largest error {self.max_abs:.2e}"
+        if self.rms is not None:
+            text += f" where the root mean square is {self.rms:.2e}"
+        row = None if self.mismatch is None else self.mismatch.worst_row
+        if row is not None and self.worst_row_rel is not None:
+            text += f"; worst row {list(row)} with {self.worst_row_rel:.2e}"
+        return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +141,25 @@ class _Finding:
     bad: NDArray[np.bool_] | None = None
     reason: str = ""
 
-    def finish(self, *, explain: bool) -> Comparison:
-        """The public record, with the places and the pattern where they are wanted."""
+    def finish(self, *, dtype: DType, limit: float, context: Context | None) -> Comparison:
+        """The public record, with the places and the pattern where a context is given."""
         errors = self.errors
         mismatch = None
-        if explain and self.bad is not None:
+        if context is not None and self.bad is not None:
             mismatch = _locate(errors, self.bad)
+            off = (
+                self.bad.reshape(errors.expected.shape)
+                if limit == 0
+                else _off(errors, self.bad, limit)
+            )
+            case = Case(
+                expected=errors.expected,
+                actual=errors.actual,
+                bad=off,
+                dtype=dtype,
+                context=context,
+            )
+            mismatch = msgspec.structs.replace(mismatch, pattern=guess_pattern(case))
         return Comparison(
             right=self.bad is None,
             ratio=min(self.ratio, HUGE),
@@ -145,12 +173,21 @@ class _Finding:
         )
 
 
+NOTHING_KNOWN = Context()
+
+
 def compare(
-    expected: Array, actual: Array, *, dtype: DType, tolerance: Tolerance, explain: bool = True
+    expected: Array,
+    actual: Array,
+    *,
+    dtype: DType,
+    tolerance: Tolerance,
+    context: Context | None = NOTHING_KNOWN,
 ) -> Comparison:
     """Measure `actual`, stored in `dtype`, against `expected` in float64 (or exact integers).
 
-    `explain=False` leaves `mismatch` out, for callers that only need the error.
+    `context` helps to guess the cause of a wrong output; None leaves `mismatch` out, for callers
+    that only need the error.
     """
     if actual.shape != expected.shape:
         reason = f"shape is {list(actual.shape)} instead of {list(expected.shape)}"
@@ -164,7 +201,8 @@ def compare(
         quick = _compare_quickly(expected, actual, tolerance)
     if quick is not None:
         return quick
-    return _find(expected, actual, dtype=dtype, tolerance=tolerance).finish(explain=explain)
+    found = _find(expected, actual, dtype=dtype, tolerance=tolerance)
+    return found.finish(dtype=dtype, limit=tolerance.rel_l2, context=context)
 
 
 def _find(expected: Array, actual: Array, *, dtype: DType, tolerance: Tolerance) -> _Finding:
@@ -283,7 +321,9 @@ def _compare_reals(
     if ratio <= 1.0:
         return _Finding(errors=errors, ratio=ratio)
     if errors.rel_l2 > tolerance.rel_l2:
-        bad = size > tolerance.rel_l2 * rms
+        bad = size > tolerance.rel_l2 * np.maximum(rms, np.abs(errors.expected))
+        if not bad.any():
+            bad = size > tolerance.rel_l2 * rms
         reason = f"relative L2 error is {errors.rel_l2:.2e}, but the limit is {tolerance.rel_l2:g}"
     elif largest > tolerance.max_abs * rms:
         bad = excess > tolerance.max_abs * rms
@@ -330,6 +370,17 @@ def _measure(expected: Array, actual: Array, *, dtype: DType | None) -> _Errors:
     )
 
 
+def _off(errors: _Errors, bad: NDArray[np.bool_], limit: float) -> NDArray[np.bool_]:
+    """Elements beyond the limit of their own size: small ones show a pattern's edges too."""
+    if limit == 0:
+        return bad.reshape(errors.expected.shape)
+    size = np.maximum(np.abs(errors.expected), OWN_FLOOR * errors.rms)
+    with np.errstate(invalid="ignore"):
+        off: NDArray[np.bool_] = np.abs(errors.difference) > limit * size
+    off |= errors.not_finite
+    return off if off.any() else bad.reshape(off.shape)
+
+
 def _locate(errors: _Errors, bad: NDArray[np.bool_]) -> Mismatch:
     size = np.abs(errors.difference)
     size[errors.not_finite] = np.inf
@@ -344,14 +395,15 @@ def _locate(errors: _Errors, bad: NDArray[np.bool_]) -> Mismatch:
         num_bad=int(np.count_nonzero(bad)),
         num_elems=bad.size,
         worst_row=worst_row,
-        pattern=guess_pattern(errors.expected, errors.actual, bad.reshape(shape)),
     )
 
 
 def _element(errors: _Errors, flat_index: int) -> Element:
-    index = np.unravel_index(flat_index, errors.expected.shape)
+    shape = errors.expected.shape
+    index = tuple(int(i) for i in np.unravel_index(flat_index, shape))
     return Element(
-        index=tuple(int(i) for i in index),
+        index=index,
+        tile=name_tile(index, shape),
         got=_number(errors.actual[index]),
         expected=_number(errors.expected[index]),
     )

@@ -94,7 +94,12 @@ def at_scales_of(dev: ShapeSet, other: ShapeSet) -> ShapeSet:
     sampler = other.sampler
     shiftable = {s.name: s.is_shiftable for s in dev.sampler.sources}
     sources = tuple(replace(s, is_shiftable=shiftable[s.name]) for s in sampler.sources)
-    settled = replace(sampler, sources=sources, variation=dev.sampler.variation)
+    settled = replace(
+        sampler,
+        sources=sources,
+        variation=dev.sampler.variation,
+        is_distinct=dev.sampler.is_distinct,
+    )
     constant = {o.name: o.is_constant for o in dev.outputs}
     outputs = tuple(replace(o, is_constant=constant[o.name]) for o in other.outputs)
     return replace(other, sampler=settled, scales=dev.scales, outputs=outputs)

@@ -13,6 +13,9 @@ def describe_task(task: Task) -> str:
     lines += [f"  {_describe_argument(a)}" for a in task.arguments]
     lines.append("results, in order:")
     lines += [f"  {_describe_output(task, o)}" for o in task.outputs]
+    for shapes in task.shape_sets[1:]:
+        sizes = ", ".join(f"{t.name} {_write_shape(t)}" for t in shapes.tensors)
+        lines.append(f"also at {shapes.name}: {sizes}")
     if task.updates:
         lines.append(f"updated in place: {', '.join(task.updates)}")
     lines.append(f"trials: three standard, {_describe_scales(task)}")
@@ -34,7 +37,11 @@ def _describe_argument(argument: TensorArgument | StaticArgument) -> str:
 
 
 def _describe_tensor(tensor: TensorArgument | Output) -> str:
-    return f"{tensor.dtype.value} [{', '.join(map(str, tensor.shape))}]"
+    return f"{tensor.dtype.value} {_write_shape(tensor)}"
+
+
+def _write_shape(tensor: TensorArgument | Output) -> str:
+    return f"[{', '.join(map(str, tensor.shape))}]"
 
 
 def _describe_output(task: Task, output: Output) -> str:

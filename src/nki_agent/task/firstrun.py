@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from nki_agent.base.errors import TaskError
 from nki_agent.base.seeds import seed_for
 from nki_agent.task.arguments import Parts
-from nki_agent.task.binding import Binding
 from nki_agent.task.family import STANDARD_SCALE
 from nki_agent.task.loading import Loading
 from nki_agent.task.record import Record
@@ -115,11 +114,12 @@ def check_updates(
         TaskError: an input that it declares as updated stays the same, on other values too.
     """
     bindings = tuple(parts.call.bindings())
-    changed = _find_changed(bindings, inputs, first)
+    tensors = [b.argument for b in bindings]
+    changed = find_changed(tensors, inputs, first)
     if any(b.argument.is_updated and b.argument.name not in changed for b in bindings):
         # On the file's own values, zeros say, an update may change nothing.
         drawn = sampler.draw(seed_for(loading.seed, "updates"), STANDARD_SCALE)
-        changed |= _find_changed(bindings, drawn, parts.reference.record(drawn)[0])
+        changed |= find_changed(tensors, drawn, parts.reference.record(drawn)[0])
     for binding in bindings:
         argument = binding.argument
         if argument.is_updated and argument.name not in changed:
@@ -131,14 +131,15 @@ def check_updates(
             )
 
 
-def _find_changed(
-    bindings: Sequence[Binding], before: Mapping[str, Array], after: Results
+def find_changed(
+    tensors: Iterable[TensorArgument], before: Mapping[str, Array], after: Results
 ) -> set[str]:
+    """Names of the forward inputs that a run left with other bytes."""
     return {
-        b.argument.name
-        for b in bindings
-        if to_stored(after.inputs[b.argument.name], b.argument.dtype).tobytes()
-        != before[b.argument.name].tobytes()
+        t.name
+        for t in tensors
+        if t.name in after.inputs
+        and to_stored(after.inputs[t.name], t.dtype).tobytes() != before[t.name].tobytes()
     }
 
 

@@ -184,7 +184,7 @@ def _read_tolerance(user: UserFile) -> ToleranceClass | None:
     value = getattr(user.module, "TOLERANCE", None)
     if value is None:
         return None
-    if value not in list(ToleranceClass):
+    if not isinstance(value, str) or value not in list(ToleranceClass):
         classes = ", ".join(ToleranceClass)
         raise TaskError(f"TOLERANCE in {user.path.name} is {value!r}", hint=f"one of {classes}")
     return ToleranceClass(value)

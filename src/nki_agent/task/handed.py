@@ -23,7 +23,7 @@ FILE_BYTES_MAX = 16 << 20
 MODULES_MAX = 200
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class HandedFiles(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """The text of a task file, and of modules by their dotted names; finds and loads those."""
 
@@ -33,7 +33,10 @@ class HandedFiles(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Those of the modules that hold others."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - the protocol's
+        target: ModuleType | None = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
         """The module of that name, if it was handed over."""
         if fullname not in self.modules:

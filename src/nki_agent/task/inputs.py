@@ -18,7 +18,7 @@ import numpy as np
 
 from nki_agent.base.errors import TaskError
 from nki_agent.base.seeds import rng_for
-from nki_agent.task.userfile import UserFile
+from nki_agent.task.userfile import ONE_AT_A_TIME, UserFile
 
 _NUMPY_SEED_LIMIT = 2**32
 _INJECTED = ("rng", "seed")
@@ -63,7 +63,7 @@ class InputsFunction:
         """The values of one call: by name if the function gives a mapping, else in order."""
         given: dict[str, object] = {"rng": rng_for(seed, "inputs"), "seed": seed}
         chosen = {name: given[name] for name in self.takes}
-        with seeded(seed), self.user.running(f"`{self.function.__name__}()`"):
+        with ONE_AT_A_TIME, seeded(seed), self.user.running(f"`{self.function.__name__}()`"):
             values = self.function(**chosen)
         if isinstance(values, Mapping):
             return dict(values)

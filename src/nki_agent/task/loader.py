@@ -47,6 +47,7 @@ from nki_agent.task.task import (
     TensorArgument,
     Work,
 )
+from nki_agent.task.tolerance import ToleranceClass
 from nki_agent.task.userfile import read_user_file
 from nki_agent.task.values import has_torch_type
 from nki_agent.task.work import make_work
@@ -63,7 +64,7 @@ def load_task(path: Path, *, name: str | None = None, handed: HandedFiles | None
     user = read_user_file(path, handed=handed)
     form = find_form(user)
     seed = seed_for(0, hash_text(user.source))
-    task_id = name or _make_id(path)
+    task_id = name or make_id(path)
     if form.declared is not None:
         return _assemble_declared(form, seed=seed, task_id=task_id)
     assert form.inputs is not None
@@ -81,7 +82,8 @@ def load_task(path: Path, *, name: str | None = None, handed: HandedFiles | None
     return _assemble(loading, make_parts(loading, samples), task_id=task_id)
 
 
-def _make_id(path: Path) -> str:
+def make_id(path: Path) -> str:
+    """The id of a user's task: its file's name."""
     return re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "task"
 
 
@@ -131,7 +133,7 @@ def _settle(
     return calibrate(
         Calibration(
             shapes=shapes,
-            sampler=sampler,
+            sampler=replace(sampler, is_distinct=wanted is ToleranceClass.IX),
             tolerance=wanted or choose_tolerance(shapes, record),
             is_fixed=wanted is not None,
             seed=seed_for(loading.seed, "calibration"),

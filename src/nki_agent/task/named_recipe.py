@@ -23,6 +23,8 @@ Array = NDArray[Any]
 Shape = tuple[int, ...]
 Draw = Callable[[np.random.Generator, Shape, tuple[int, ...]], Array]
 
+CODE_SCALES: Final = (0.005, 0.02)
+"""Range of the scales of quantised codes."""
 ROPE_BASE: Final = 10_000.0
 ROPE_START_MAX: Final = 4096
 """The first position of a rotary table is drawn below this, so that no table is known."""
@@ -105,6 +107,13 @@ def _weight(fan_in: Callable[[Shape], int]) -> Draw:
         return values
 
     return draw
+
+
+def _weight_codes(rng: np.random.Generator, shape: Shape, bounds: tuple[int, ...]) -> Array:
+    """Values that become those of `weight` when a `scale` multiplies them."""
+    values = _weight(_rows_in)(rng, shape, bounds)
+    values /= np.float32(sum(CODE_SCALES) / 2)
+    return values
 
 
 def _rows_in(shape: Shape) -> int:
@@ -197,9 +206,14 @@ _KINDS: Final = (
     Kind(name="gain", draw=_scaled_normal(0.2, 1.0), about="around 1"),
     Kind(name="bias", draw=_scaled_normal(0.1), about="around 0"),
     Kind(name="state_decay", draw=_uniform(-1.5, -0.2), about="A of an SSM: -1.5 to -0.2"),
-    Kind(name="learning_rate", draw=_uniform(0.02, 0.1), about="0.02 to 0.1"),
+    Kind(name="learning_rate", draw=_uniform(0.2, 0.6), about="0.2 to 0.6: a step that shows"),
     Kind(name="adam", draw=_adam, about="learning rate, decay, two bias corrections"),
-    Kind(name="scale", draw=_uniform(0.005, 0.02), about="of quantised codes: 0.005 to 0.02"),
+    Kind(
+        name="scale",
+        draw=_uniform(*CODE_SCALES),
+        about="of quantised codes: 0.005 to 0.02",
+    ),
+    Kind(name="weight_codes", draw=_weight_codes, about="8-bit floats: `weight` over a `scale`"),
     Kind(name="requantise", draw=_requantise, num_bounds=1, about="brings int8 sums into int8"),
     Kind(name="cosine", draw=_rotary(np.cos), about="rotary table"),
     Kind(name="sine", draw=_rotary(np.sin), about="the rotary table beside `cosine`"),

@@ -49,7 +49,7 @@ class NumpyReference:
 
     def record(self, inputs: Mapping[str, Array]) -> tuple[Results, Record]:
         """Run in its own precision and note the matmuls; other operations are not followed."""
-        record = Record()
+        record = Record(hidden_shapes=_find_hidden(self.function))
         values = {
             b.argument.name: _native(inputs, b, Precision.OWN).view(_Recording)
             for b in self.call.bindings()
@@ -70,6 +70,15 @@ class NumpyReference:
         # Sums are not followed: an output's element is made of at most its share of an input.
         record.depth = max(record.depth, largest // max(1, smallest))
         return results, record
+
+
+def _find_hidden(function: Callable[..., object]) -> list[tuple[int, ...]]:
+    """Shapes of the file's own arrays that the function names."""
+    code = getattr(function, "__code__", None)
+    names = () if code is None else code.co_names
+    known = getattr(function, "__globals__", {})
+    arrays = (known.get(name) for name in names)
+    return [a.shape for a in arrays if isinstance(a, np.ndarray) and a.size > 1]
 
 
 def _finish(value: Any, dtype: DType | None, precision: Precision) -> Array:

@@ -33,6 +33,7 @@ NUM_LEVELS_MAX = 2
 """Reals with at most this many distinct values are a mask."""
 WHOLE_MAX = 2.0**24
 """From here on every float32 is a whole number, which then says nothing about its meaning."""
+_TINY = np.finfo(np.float32).tiny
 
 
 class Recipe(StrEnum):
@@ -205,3 +206,23 @@ def vary(values: Array, profile: Profile, *, variation: Variation, strength: Str
 
 def _may_scale(recipe: Recipe) -> bool:
     return recipe in {Recipe.NORMAL, Recipe.POSITIVE, Recipe.UNIT}
+
+
+def separate(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Move equal values of a row apart by their last digit: sorting then has one right answer."""
+    values = np.ascontiguousarray(values)
+    rows = values.reshape(-1, values.shape[-1])
+    ordered = np.sort(rows, axis=1)
+    for index in np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1)):
+        order = np.argsort(rows[index], kind="stable")
+        rows[index, order] = _rising(rows[index, order])
+    return values
+
+
+def _rising(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The same sorted values, each that is not above the one before it moved just above."""
+    while (stuck := np.flatnonzero(values[1:] <= values[:-1])).size:
+        above = np.nextafter(values[stuck], np.float32(np.inf))
+        # An engine may take a smaller number for zero.
+        values[stuck + 1] = np.where(np.abs(above) < _TINY, _TINY, above)
+    return values

@@ -31,6 +31,7 @@ from nki_agent.task.recipe import (
     Variation,
     draw,
     draw_strength,
+    separate,
     vary,
 )
 from nki_agent.task.task import TensorKind
@@ -90,6 +91,8 @@ class UserSampler:
     function: InputsFunction | None
     sources: tuple[Source, ...]
     variation: Variation = Variation.FULL
+    is_distinct: bool = False
+    """Whether no row of a float32 input holds a value twice, as outputs that are indices need."""
 
     def draw(
         self, seed: int, scale: FamilyScale, *, factor: float | None = None
@@ -134,7 +137,9 @@ class UserSampler:
             array = vary(array, source.profile, variation=self.variation, strength=strength)
         if source.kind is TensorKind.INPUT:
             array = _scale(array, source, scale)
-        return to_stored(array, source.dtype)
+        stored = to_stored(array, source.dtype)
+        is_wide = source.dtype is DType.FLOAT32 and source.kind is TensorKind.INPUT
+        return separate(stored) if self.is_distinct and is_wide and _is_scaled(source) else stored
 
     def _take(self, source: Source, values: Mapping[Key, Any]) -> Array:
         array = to_array(values[source.key])

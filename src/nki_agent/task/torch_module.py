@@ -20,6 +20,7 @@ from nki_agent.task.form import FileForm
 from nki_agent.task.inputs import seeded
 from nki_agent.task.task import TensorKind
 from nki_agent.task.tensors import find_torch_dtype
+from nki_agent.task.userfile import ONE_AT_A_TIME
 
 _LAZY = (UninitializedParameter, UninitializedBuffer)
 
@@ -42,7 +43,7 @@ def make_module(form: FileForm, *, seed: int) -> nn.Module:
     """
     given = form.init_inputs(seed) if form.init_inputs is not None else ()
     hint = "`get_init_inputs()` gives the arguments of the constructor, in order"
-    with seeded(seed), form.user.running(f"`{form.name}(...)`", hint=hint):
+    with ONE_AT_A_TIME, seeded(seed), form.user.running(f"`{form.name}(...)`", hint=hint):
         module = form.entry(**given) if isinstance(given, dict) else form.entry(*given)
         module.eval()
     if any(isinstance(w, _LAZY) for w in (*module.parameters(), *module.buffers())):

@@ -61,6 +61,8 @@ class TorchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.record = Record(touched={}, only_moves=True, is_exact=True)
         self._names = {_storage(tensor): name for name, tensor in arguments.items()}
         self._known = set(self._names)
+        self._sources: dict[int, torch.dtype] = {}
+        """The format that a widened tensor's values came in, by its storage."""
 
     @staticmethod
     def _should_skip_dynamo() -> bool:
@@ -78,6 +80,7 @@ class TorchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._known.update(_storage(t) for t in outputs)
         if func.is_view:
             return result
+        self._note_source(name, tensors, outputs)
         self.record.ops.add(name)
         is_matmul = self._note_matmul(name, args, outputs)
         self._note_rounding(name, tensors, outputs)
@@ -146,11 +149,27 @@ class TorchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         found = _count_matmul(name, args, outputs)
         if found is None:
             return False
-        operand, depth, macs = found
-        dtype = find_dtype(dtype_name(operand.dtype))
+        operands, depth, macs = found
+        # An operand that was only widened can be multiplied in the format that it came in.
+        formats = (self._sources.get(_storage(t), t.dtype) for t in operands)
+        dtype = find_dtype(dtype_name(max(formats, key=lambda d: d.itemsize)))
         if dtype is not None:
             self.record.add_matmul(dtype, flops=2 * macs, depth=depth)
         return True
+
+    def _note_source(
+        self, name: str, tensors: list[torch.Tensor], outputs: list[torch.Tensor]
+    ) -> None:
+        for output in outputs:
+            self._sources.pop(_storage(output), None)
+        if name not in {"_to_copy", "clone"} or not outputs[0].is_floating_point():
+            return
+        source = self._sources.get(_storage(tensors[0]), tensors[0].dtype)
+        if not source.is_floating_point:
+            # Whole numbers of 8 bits are exact in it; longer ones need all that they were cast to.
+            source = torch.bfloat16 if source.itemsize == 1 else outputs[0].dtype
+        if source.itemsize < outputs[0].dtype.itemsize:
+            self._sources[_storage(outputs[0])] = source
 
     def _note_depth(
         self, name: str, tensors: list[torch.Tensor], outputs: list[torch.Tensor]
@@ -195,37 +214,37 @@ def _written(func: Any, tensors: list[torch.Tensor]) -> set[int]:
 
 def _count_matmul(
     name: str, args: Any, outputs: list[torch.Tensor]
-) -> tuple[torch.Tensor, int, int] | None:
-    """The first operand, the depth of the sum, and the multiply-adds; None for other operations."""
+) -> tuple[tuple[torch.Tensor, ...], int, int] | None:
+    """The operands, the depth of the sum, and the multiply-adds; None for other operations."""
     if name in {"mm", "bmm", "mv", "dot", "vdot", "_int_mm", "linear"}:
-        left = args[0]
-        depth = left.shape[-1]
-        return left, depth, outputs[0].numel() * depth
+        depth = args[0].shape[-1]
+        return args[:2], depth, outputs[0].numel() * depth
     if name in {"addmm", "baddbmm", "addbmm", "addmv", "_addmm_activation"}:
-        left = args[1]
-        depth = left.shape[-1]
-        return left, depth, outputs[0].numel() * depth
+        depth = args[1].shape[-1]
+        return args[1:3], depth, outputs[0].numel() * depth
     if name == "convolution":
         return _count_convolution(args, outputs[0])
     if "scaled_dot_product" in name:
         query, key, value = args[:3]
         scores = math.prod(query.shape[:-1]) * key.shape[-2]
         return (
-            query,
+            (query, key, value),
             max(key.shape[-2], query.shape[-1]),
             scores * (query.shape[-1] + value.shape[-1]),
         )
     if name == "mkldnn_rnn_layer":
         steps = math.prod(args[0].shape[:-1])
         weights = args[1].numel() + args[2].numel()
-        return args[0], max(args[1].shape[-1], args[2].shape[-1]), steps * weights
+        return args[:3], max(args[1].shape[-1], args[2].shape[-1]), steps * weights
     return None
 
 
-def _count_convolution(args: Any, output: torch.Tensor) -> tuple[torch.Tensor, int, int]:
+def _count_convolution(
+    args: Any, output: torch.Tensor
+) -> tuple[tuple[torch.Tensor, ...], int, int]:
     data, weight, transposed = args[0], args[1], args[6]
     if transposed:
         macs = data.numel() * math.prod(weight.shape[1:])
-        return data, max(1, macs // max(1, output.numel())), macs
+        return (data, weight), max(1, macs // max(1, output.numel())), macs
     depth = math.prod(weight.shape[1:])
-    return data, depth, output.numel() * depth
+    return (data, weight), depth, output.numel() * depth

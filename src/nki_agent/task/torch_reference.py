@@ -26,6 +26,7 @@ from nki_agent.task.reference import Precision, Results
 from nki_agent.task.task import TensorArgument
 from nki_agent.task.tensors import find_torch_dtype, to_array, to_tensor, to_wide
 from nki_agent.task.torch_record import TorchRecorder
+from nki_agent.task.userfile import ONE_AT_A_TIME
 
 Array = NDArray[Any]
 
@@ -141,16 +142,16 @@ def _as_array(value: Any) -> Array:
 @contextlib.contextmanager
 def settled() -> Iterator[None]:
     """No gradients, one thread, and no fused transformer paths that hide their matmuls."""
-    threads = torch.get_num_threads()
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    torch.set_num_threads(1)
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with torch.no_grad():
+    with ONE_AT_A_TIME, torch.no_grad():
+        threads = torch.get_num_threads()
+        fast_path = torch.backends.mha.get_fastpath_enabled()
+        torch.set_num_threads(1)
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
             yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.backends.mha.set_fastpath_enabled(fast_path)
+        finally:
+            torch.set_num_threads(threads)
+            torch.backends.mha.set_fastpath_enabled(fast_path)
 
 
 @contextlib.contextmanager

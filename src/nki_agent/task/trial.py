@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError
 from nki_agent.base.seeds import seed_for
+from nki_agent.task.cause import Context
 from nki_agent.task.comparison import Comparison, compare
 from nki_agent.task.family import TRIAL_FAMILIES, Family
 from nki_agent.task.reference import Precision, Results
@@ -83,6 +84,12 @@ def expected(
 def arrange(shapes: ShapeSet, results: Results) -> dict[str, Array]:
     """Results in the order and form in which they are compared."""
     found = {**results.outputs, **results.inputs}
+    if len(results.outputs) != len(shapes.outputs):
+        raise TaskError(
+            f"the reference gives {len(results.outputs)} results on these values, and gave "
+            f"{len(shapes.outputs)} before",
+            hint="the number of outputs must not depend on the values of inputs",
+        )
     arranged = {}
     for output in shapes.results:
         array = found[output.name]
@@ -93,9 +100,29 @@ def arrange(shapes: ShapeSet, results: Results) -> dict[str, Array]:
                 f"values, and gave it {list(output.shape)} before",
                 hint="shapes of outputs must not depend on the values of inputs",
             )
+        if output.dtype.is_float and array.dtype.kind in "biu":
+            raise TaskError(
+                f"the reference gives `{output.name}` as {array.dtype} on these values, and gave "
+                f"it as {output.dtype.value} before",
+                hint="dtypes of outputs must not depend on the values of inputs",
+            )
         is_wide = array.dtype == np.float64 and output.dtype.is_float
         arranged[output.name] = array if is_wide else _as_stored(array, output)
     return arranged
+
+
+def stand_in(
+    shapes: ShapeSet, inputs: Mapping[str, Array], precision: Precision
+) -> dict[str, Array]:
+    """What an honest kernel that computes in this precision stores."""
+    found = arrange(shapes, shapes.reference.run(inputs, precision=precision))
+    return round_results(shapes, found)
+
+
+def round_results(shapes: ShapeSet, results: Mapping[str, Array]) -> dict[str, Array]:
+    """Results rounded to the dtypes that they are stored in."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {o.name: results[o.name].astype(o.dtype.numpy_dtype) for o in shapes.results}
 
 
 def _as_stored(array: Array, output: Output) -> Array:
@@ -105,15 +132,25 @@ def _as_stored(array: Array, output: Output) -> Array:
 
 
 def compare_outputs(
-    task: Task, trial: Trial, wanted: Mapping[str, Array], actual: Mapping[str, Array]
+    task: Task,
+    trial: Trial,
+    wanted: Mapping[str, Array],
+    actual: Mapping[str, Array],
+    *,
+    inputs: Mapping[str, Array] | None = None,
 ) -> dict[str, Comparison]:
-    """Compare everything that the trial's shape set lists, by name, in order."""
+    """Compare everything that the trial's shape set lists, by name, in order.
+
+    With the trial's `inputs`, more causes of a wrong output can be told.
+    """
+    context = Context(inputs=inputs or {}, family=trial.family)
     return {
         output.name: compare(
             wanted[output.name],
             actual[output.name],
             dtype=output.dtype,
             tolerance=trial.tolerance(task, output),
+            context=context,
         )
         for output in shapes_named(task, trial.shapes).results
     }

@@ -2,8 +2,9 @@
 
 Law: the file sees its folder on `sys.path` only while its code runs, after the standard library, so
 that a `select.py` beside it harms nobody; modules beside it are kept apart from those of other task
-files, as is PyTorch's default dtype; and what it prints goes to stderr. Errors name the line of the
-user's file, never one of ours.
+files, as is PyTorch's default dtype; and what it prints goes to stderr. All of these belong to the
+process, so one thread at a time runs user code. Errors name the line of the user's file, never one
+of ours.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import importlib
 import importlib.util
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ from nki_agent.base.errors import TaskError
 from nki_agent.base.hashes import hash_files, hash_text, short_hash
 from nki_agent.task.handed import HandedFiles
 
+ONE_AT_A_TIME = threading.RLock()
+"""Held while user code runs, or what belongs to the process (PyTorch's settings, chance) is set."""
 INSTALL_TORCH = "install PyTorch: `pip install 'nki-agent[torch]'`"
 
 
@@ -42,6 +46,21 @@ class UserFile:
     @contextlib.contextmanager
     def running(self, doing: str, *, hint: str = "") -> Iterator[None]:
         """Run user code: imports from its folder work, and what it raises becomes a TaskError."""
+        with ONE_AT_A_TIME, self._in_place(), self._answering(doing, hint):
+            yield
+
+    @contextlib.contextmanager
+    def _answering(self, doing: str, hint: str) -> Iterator[None]:
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                yield
+        except TaskError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise fault_of(error, self.path, doing, hint=hint) from error
+
+    @contextlib.contextmanager
+    def _in_place(self) -> Iterator[None]:
         folder = str(self.path.parent)
         before = set(sys.modules)
         if self.handed is None:
@@ -52,12 +71,7 @@ class UserFile:
         outside = _swap_default_dtype(self.default_dtype)
         inside = self.default_dtype or outside
         try:
-            with contextlib.redirect_stdout(sys.stderr):
-                yield
-        except TaskError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise fault_of(error, self.path, doing, hint=hint) from error
+            yield
         finally:
             if folder in sys.path:
                 sys.path.remove(folder)

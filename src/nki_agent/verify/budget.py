@@ -1,7 +1,8 @@
 """How much a kernel may ask of the simulator, so that no Program keeps the judge for hours.
 
 Law: counted from the Program and the task, never timed, so the verdict is the same on every
-machine. The largest task of the benchmark takes a small part of it.
+machine. A task may have a base, and so many passes over its own tensors and products; an honest
+kernel takes a small part of it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,16 @@ from nki_agent.isa.signature import Signature
 from nki_agent.program.records import Program
 from nki_agent.task.task import ShapeSet
 
-ELEMS_MAX = 2**36
-"""Elements that the instructions of one run may pass over: a minute or so of NumPy."""
+ELEMS_BASE = 2**31
+"""Elements that the instructions of one run may pass over, for the smallest task. Most take NumPy
+0.1 to 1 ns, the dearest (`gelu` with rounding to bfloat16) 5 ns.
+"""
+PASSES_MAX = 2**11
+"""Times that a kernel may pass over all tensors of its task beside that."""
+STEPS_MAX = 10_000_000
+"""Steps of run-time loops, for the largest task."""
+ELEMS_PER_STEP = 2**11
+"""A step of a run-time loop takes at most as long as so many elements, by the simulator's count."""
 INSTRUCTION_ELEMS_MAX = 2**28
 """Elements that one instruction may pass over, since it may need a temporary of that size."""
 INSTRUCTION_ELEMS = 2**11
@@ -28,21 +37,33 @@ COPIES_MAX = 8
 """Copies of the task's tensors that a kernel may make."""
 
 
-def check_work(program: Program) -> Diagnostic | None:
+def elems_max(shapes: ShapeSet) -> int:
+    """Elements that the instructions of one run of a kernel for this task may pass over."""
+    tensors = sum(t.num_elems for t in shapes.tensors) + sum(o.num_elems for o in shapes.outputs)
+    products = shapes.work.matmul_flops // (2 * MACS_PER_ELEM)
+    return ELEMS_BASE + PASSES_MAX * (tensors + products)
+
+
+def steps_max(shapes: ShapeSet) -> int:
+    """Steps that the run-time loops of one run may take."""
+    return min(STEPS_MAX, elems_max(shapes) // ELEMS_PER_STEP)
+
+
+def check_work(program: Program, *, elems_max: int) -> Diagnostic | None:
     """NK117 where running the Program once would take the simulator too long."""
-    uses = Counter(i.signature for i in program.instructions())
+    uses = Counter(i.signature for i in program.all_instructions())
     elems = {number: _elems(program.signatures[number]) for number in uses}
     works = {n: count * (elems[n] + INSTRUCTION_ELEMS) for n, count in uses.items()}
     total, largest = sum(works.values()), max(elems.values(), default=0)
     if largest > INSTRUCTION_ELEMS_MAX:
         what, got, limit = "elements of one instruction", largest, INSTRUCTION_ELEMS_MAX
         worst = max(elems, key=elems.__getitem__)
-    elif total > ELEMS_MAX:
-        what, got, limit = "elements that the instructions pass over", total, ELEMS_MAX
+    elif total > elems_max:
+        what, got, limit = "elements that the instructions pass over", total, elems_max
         worst = max(works, key=works.__getitem__)
     else:
         return None
-    stack = next(i.stack for i in program.instructions() if i.signature == worst)
+    stack = next(i.stack for i in program.all_instructions() if i.signature == worst)
     return Diagnostic(
         code="NK117",
         what=f"number of {what}",

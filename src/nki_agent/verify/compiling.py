@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from nki_agent.base.catalogue import CATALOGUE
@@ -25,12 +26,14 @@ from nki_agent.program.validate import check_program
 from nki_agent.sandbox.outcome import Outcome, OutcomeKind
 from nki_agent.sandbox.pool import Sandbox
 from nki_agent.task.task import ShapeSet
-from nki_agent.verify.budget import check_work
+from nki_agent.verify.budget import check_work, elems_max
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.requests import check_results, find_misfit, make_request
 from nki_agent.verify.verdict import Stage
 
 CHEAT_CODES = "NK9"
+CHECKED_MAX = 4
+"""Kernels whose findings are kept: a verdict asks again for each of its shape sets."""
 VM_COUNTERS = Path("/proc/vmstat")
 MEMORY_KILLS = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 FINDINGS_MAX = 50
@@ -67,7 +70,7 @@ def compile_kernel(
 def _compile(
     kernel: Kernel, shapes: ShapeSet, *, target: Target, sandbox: Sandbox
 ) -> CompileResult:
-    findings = check_source(kernel.files, kernel.main, target=target)
+    findings = list(_check(tuple(kernel.files.items()), kernel.main, target))
     if errors_of(findings):
         return CompileResult(stage=_stage(findings, Stage.REFUSED), diagnostics=tuple(findings))
     request = make_request(kernel, shapes, target)
@@ -88,7 +91,7 @@ def _compile(
         stage = _stage(invalid, Stage.UNTRACEABLE)
         return CompileResult(stage=stage, diagnostics=(*findings, *invalid))
     placement, unfit = place_program(program, chip)
-    work = check_work(program)
+    work = check_work(program, elems_max=elems_max(shapes))
     unfit += () if work is None else (work,)
     findings += unfit
     independent = _check_dependence(program, shapes)
@@ -104,6 +107,12 @@ def _compile(
     return CompileResult(
         stage=stage_found, diagnostics=tuple(findings), program=program, placement=placement
     )
+
+
+@lru_cache(maxsize=CHECKED_MAX)
+def _check(files: tuple[tuple[str, str], ...], main: str, target: Target) -> tuple[Diagnostic, ...]:
+    """What the source alone says: the same at every shape set of a verdict."""
+    return tuple(check_source(dict(files), main, target=target))
 
 
 def errors_of(findings: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import nki_agent
 from nki_agent.base.clock import Clock, SystemClock
-from nki_agent.base.diagnostic import Diagnostic, Severity, bounded
+from nki_agent.base.diagnostic import Diagnostic, Severity, bounded, clean
 from nki_agent.base.errors import KernelError, MachineError
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.check.source import check_source
@@ -31,7 +31,7 @@ from nki_agent.task.task import Scope, ShapeSet, Task
 from nki_agent.task.trial import Trial as TaskTrial
 from nki_agent.task.trial import compare_outputs, expected, make_trials
 from nki_agent.task.undecided import accept_ties
-from nki_agent.verify.budget import memory_bytes_max
+from nki_agent.verify.budget import memory_bytes_max, steps_max
 from nki_agent.verify.compiling import CompileResult, compile_kernel
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.look import Look, look_at
@@ -45,6 +45,11 @@ PRELOAD = (
     *("math", "typing", "enum", "dataclasses", "functools", "itertools", "collections"),
 )
 NS_PER_MS = 1e6
+SIZES_SHOWN_MAX = 6
+"""Tensors whose shapes say at which sizes a kernel fails."""
+NAME_CHARACTERS = 40
+"""Kept of an output's name, so that the places of the errors stay in the message."""
+_FIRST_LOOK = "compare with the reference at the first wrong element"
 TRACE_LIMITS = Limits(result_bytes=160 * 2**20)
 """Four million instructions and all the constants that a Program may hold; records in memory take
 up to some twenty times their stored bytes, so a larger answer is not even read.
@@ -140,6 +145,7 @@ class Judge:
         verdict = _Draft(kernel, task, self.target, root_seed)
         claimed = task.dev if scope is Scope.PROOF else task.perf
         for shapes in task.shape_sets_in(scope):
+            verdict.begin(shapes)
             compiled = self.compile(kernel, shapes)
             verdict.add_compiled(compiled)
             if compiled.stage is not None:
@@ -168,7 +174,10 @@ class Judge:
         """Run trials until one is wrong; `number` bounds them."""
         try:
             executable = compile_program(
-                program, load_chip(self.target), memory_bytes_max=memory_bytes_max(shapes)
+                program,
+                load_chip(self.target),
+                memory_bytes_max=memory_bytes_max(shapes),
+                steps_max=steps_max(shapes),
             )
         except KernelError as error:
             return _Run((), (error.diagnostic,), runs=False)
@@ -203,7 +212,7 @@ def _run_trial(
         actual[argument.name] = run.updated.get(argument.name, inputs[argument.name])
     wanted = expected(task, inputs, shapes=shapes.name)
     actual = accept_ties(task, trial, inputs, wanted, actual)
-    compared = compare_outputs(task, trial, wanted, actual)
+    compared = compare_outputs(task, trial, wanted, actual, inputs=inputs)
     outputs = tuple(_output_error(name, found) for name, found in compared.items())
     record = Trial(
         shapes=trial.shapes,
@@ -222,7 +231,7 @@ def _output_error(name: str, found: Comparison) -> OutputError:
         ratio=found.ratio,
         rel_l2=found.rel_l2,
         max_abs=found.max_abs,
-        detail="" if found.right else str(found),
+        detail="" if found.right else found.detail,
     )
 
 
@@ -231,14 +240,14 @@ def _wrong(trial: Trial, compared: Mapping[str, Comparison]) -> list[Diagnostic]
     for name, found in compared.items():
         if found.right:
             continue
-        pattern = found.mismatch.pattern if found.mismatch is not None else ""
-        first = f"; first wrong element {found.mismatch.first}" if found.mismatch else ""
+        place = f"{clean(name)[:NAME_CHARACTERS]}` in trial {trial.number} ({trial.family} inputs,"
+        mismatch = found.mismatch
         findings.append(
             Diagnostic(
                 code="NK502" if found.num_not_finite else "NK501",
-                what=f"output `{name}` in trial {trial.number} ({trial.family} inputs):"
-                f" {found.reason}{first}",
-                hint=pattern or "compare with the reference at the first wrong element",
+                what=f"output `{place} seed {trial.seed}): {found.reason}"
+                + (f"; {mismatch}" if mismatch else ""),
+                hint=str(mismatch.pattern if mismatch else "") or _FIRST_LOOK,
             )
         )
     return findings
@@ -258,6 +267,10 @@ class _Draft:
         self._program: Program | None = None
         self._speed: Speed | None = None
         self._speed_shapes: str | None = None
+        self._shapes: ShapeSet | None = None
+
+    def begin(self, shapes: ShapeSet) -> None:
+        self._shapes = shapes
 
     def add_compiled(self, compiled: CompileResult) -> None:
         if compiled.stage is not None:
@@ -281,6 +294,13 @@ class _Draft:
         kept = map(bounded, findings)
         self._diagnostics += [f for f in kept if f not in self._diagnostics]
 
+    def _name_shapes(self) -> str | None:
+        shapes = self._shapes
+        if self._stage is Stage.RIGHT or shapes is None or shapes.name == self._task.dev.name:
+            return None
+        sizes = ", ".join(f"`{t.name}` {list(t.shape)}" for t in shapes.tensors[:SIZES_SHOWN_MAX])
+        return f"{shapes.name} ({sizes})"
+
     def finish(self, *, wall_ms: float) -> Verdict:
         program = self._program
         speed = self._speed if self._stage is Stage.RIGHT else None
@@ -297,6 +317,7 @@ class _Draft:
             ),
             root_seed=self._root_seed,
             tool_version=nki_agent.__version__,
+            failed_at=self._name_shapes(),
             num_instructions=None if program is None else program.num_instructions,
             speed_shapes=None if speed is None else self._speed_shapes,
             latency_ns=None if speed is None else speed.timeline.latency_ns,

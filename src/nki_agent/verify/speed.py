@@ -45,12 +45,12 @@ def estimate_speed(
     chip = load_chip(target)
     known = None if trips is None else dict(enumerate(trips.loops))
     timeline = schedule(program, chip, placement, trips=known)
-    bound = bound_ns(_work(shapes), chip, cores=program.launch.cores)
+    bound = bound_ns(make_work(shapes), chip, cores=program.launch.cores)
     summary = summarise(timeline, program, bound=bound)
     return Speed(timeline=timeline, bound=bound, summary=summary)
 
 
-def _work(shapes: ShapeSet) -> Work:
+def make_work(shapes: ShapeSet) -> Work:
     """The task's least work; one 16-bit tensor is enough for a kernel to use the faster modes."""
     dtypes = [t.dtype for t in shapes.tensors] + [o.dtype for o in shapes.outputs]
     short = next((d for d in dtypes if d.is_float and d.itemsize <= SHORT_BYTES), DType.FLOAT32)

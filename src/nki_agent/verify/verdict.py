@@ -11,7 +11,7 @@ import msgspec
 
 from nki_agent.base.diagnostic import Diagnostic
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 class Stage(StrEnum):
@@ -71,6 +71,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     hashes: Hashes
     root_seed: int
     tool_version: str
+    failed_at: str | None = None
+    """The shapes at which it is not right, in words, where they are not those of the task's dev."""
     num_instructions: int | None = None
     speed_shapes: str | None = None
     """The name of the shape set that the speed is for; there only for a right kernel."""

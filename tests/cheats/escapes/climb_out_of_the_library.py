@@ -1,6 +1,6 @@
 # ESCAPE: read /etc/passwd through `..` from a folder that may be read
 # END: raised
-# SAYS: refused
+# SAYS: refused|No such file
 import os
 
 

@@ -1,6 +1,6 @@
 # ESCAPE: read the disk past its file system
 # END: raised
-# SAYS: refused
+# SAYS: refused|No such file
 
 
 def run():

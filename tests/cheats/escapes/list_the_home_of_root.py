@@ -1,6 +1,6 @@
 # ESCAPE: list /root
 # END: raised
-# SAYS: refused
+# SAYS: refused|No such file
 import os
 
 

@@ -1,6 +1,6 @@
 # ESCAPE: read another room
 # END: raised
-# SAYS: refused
+# SAYS: refused|No such file
 from probing import PACKAGE
 
 

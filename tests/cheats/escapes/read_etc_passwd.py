@@ -1,6 +1,6 @@
 # ESCAPE: read /etc/passwd
 # END: raised
-# SAYS: refused
+# SAYS: refused|No such file
 
 
 def run():

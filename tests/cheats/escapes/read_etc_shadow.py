@@ -1,6 +1,6 @@
 # ESCAPE: read /etc/shadow
 # END: raised
-# SAYS: refused
+# SAYS: refused|No such file
 
 
 def run():

@@ -1,6 +1,6 @@
 # ESCAPE: read the settings of this project
 # END: raised
-# SAYS: refused
+# SAYS: refused|No such file
 from probing import ROOT
 
 

@@ -1,6 +1,6 @@
 # ESCAPE: read this test
 # END: raised
-# SAYS: refused
+# SAYS: refused|No such file
 from probing import ROOT
 
 

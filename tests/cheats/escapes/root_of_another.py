@@ -1,6 +1,6 @@
 # ESCAPE: read the file system as the first process sees it
 # END: raised
-# SAYS: refused
+# SAYS: refused|No such file
 
 
 def run():

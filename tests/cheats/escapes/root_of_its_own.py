@@ -1,6 +1,6 @@
 # ESCAPE: read /etc/passwd through /proc/self/root
 # END: raised
-# SAYS: refused
+# SAYS: refused|No such file
 
 
 def run():

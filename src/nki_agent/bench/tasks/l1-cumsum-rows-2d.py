@@ -1,0 +1,18 @@
+"""Running sum along each row of a matrix."""
+
+import torch
+from torch import nn
+
+SHAPES = {
+    "dev": {"M": 130, "N": 300},
+    "odd": {"M": 67, "N": 411},
+    "perf": {"M": 2048, "N": 4096},
+}
+INPUTS = {"x": "float32[M, N]"}
+OUTPUTS = {"y": "float32[M, N]"}
+TOLERANCE = "F3"
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cumsum(x, dim=1)

@@ -1,0 +1,18 @@
+"""One matrix divided by another, positive one, element by element."""
+
+import torch
+from torch import nn
+
+SHAPES = {
+    "dev": {"M": 130, "N": 300},
+    "odd": {"M": 67, "N": 411},
+    "perf": {"M": 4096, "N": 4096},
+}
+INPUTS = {"x": "float32[M, N]", "divisor": "float32[M, N] positive"}
+OUTPUTS = {"y": "float32[M, N]"}
+TOLERANCE = "F2"
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, divisor: torch.Tensor) -> torch.Tensor:
+        return x / divisor

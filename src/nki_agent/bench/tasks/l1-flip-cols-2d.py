@@ -1,0 +1,18 @@
+"""The columns of a matrix in reverse order."""
+
+import torch
+from torch import nn
+
+SHAPES = {
+    "dev": {"M": 130, "N": 300},
+    "odd": {"M": 67, "N": 411},
+    "perf": {"M": 4096, "N": 4096},
+}
+INPUTS = {"x": "float32[M, N]"}
+OUTPUTS = {"y": "float32[M, N]"}
+TOLERANCE = "EX"
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.flip(x, dims=(1,))

@@ -1,0 +1,19 @@
+"""Logarithm of the softmax of each row of a matrix, in bfloat16."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+SHAPES = {
+    "dev": {"M": 130, "N": 300},
+    "odd": {"M": 67, "N": 411},
+    "perf": {"M": 4096, "N": 8192},
+}
+INPUTS = {"x": "bfloat16[M, N]"}
+OUTPUTS = {"y": "bfloat16[M, N]"}
+TOLERANCE = "B1"
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.log_softmax(x, dim=1)

@@ -1,0 +1,18 @@
+"""Swap of positions and features in a batch of sequences, in bfloat16."""
+
+import torch
+from torch import nn
+
+SHAPES = {
+    "dev": {"B": 2, "S": 65, "D": 96},
+    "odd": {"B": 3, "S": 47, "D": 131},
+    "perf": {"B": 16, "S": 1024, "D": 1024},
+}
+INPUTS = {"x": "bfloat16[B, S, D]"}
+OUTPUTS = {"y": "bfloat16[B, D, S]"}
+TOLERANCE = "EX"
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(1, 2).contiguous()

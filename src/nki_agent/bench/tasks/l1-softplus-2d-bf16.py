@@ -1,0 +1,19 @@
+"""Softplus of a matrix, log(1 + exp(x)) without overflow, in bfloat16."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+SHAPES = {
+    "dev": {"M": 130, "N": 300},
+    "odd": {"M": 67, "N": 411},
+    "perf": {"M": 4096, "N": 4096},
+}
+INPUTS = {"x": "bfloat16[M, N]"}
+OUTPUTS = {"y": "bfloat16[M, N]"}
+TOLERANCE = "B1"
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.softplus(x)

@@ -1,0 +1,18 @@
+"""Transpose of a matrix in bfloat16."""
+
+import torch
+from torch import nn
+
+SHAPES = {
+    "dev": {"M": 130, "N": 300},
+    "odd": {"M": 67, "N": 411},
+    "perf": {"M": 4096, "N": 4096},
+}
+INPUTS = {"x": "bfloat16[M, N]"}
+OUTPUTS = {"y": "bfloat16[N, M]"}
+TOLERANCE = "EX"
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.T.contiguous()

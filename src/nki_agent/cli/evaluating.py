@@ -1,0 +1,248 @@
+"""`nki-agent bench run`: an author over the tasks of a suite."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.folder import make_run_folder
+from nki_agent.base.clock import SystemClock
+from nki_agent.base.diagnostic import clean
+from nki_agent.base.errors import UsageError
+from nki_agent.base.seeds import draw_root_seed
+from nki_agent.bench.attempt import Attempt
+from nki_agent.bench.baselines import Baseline, read_baseline
+from nki_agent.bench.splits import find_split
+from nki_agent.bench.suite import BUILTIN, Suite, SuiteTask, builtin_suite, read_suite
+from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.command import ExitCode, guard
+from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, UNSANDBOXED_HELP, printable, read_target
+from nki_agent.cli.outcome import US_NS, paint_stage
+from nki_agent.cli.screen import say, show, show_json
+from nki_agent.cost.summary import format_figure, format_percent
+from nki_agent.cost.version import MODEL_VERSION
+from nki_agent.evals.attempts import AttemptLog
+from nki_agent.evals.config import EvalConfig, TaskRef, Versions
+from nki_agent.evals.results import LINES, read_config, read_results
+from nki_agent.evals.run import Evaluation, Progress
+from nki_agent.evals.workshop import LocalWorkshop
+from nki_agent.farm.local import LocalExecutor
+from nki_agent.farm.wire import FarmLimits
+from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
+from nki_agent.llm.choose import require_model_name
+from nki_agent.report.markdown import write_groups
+
+ALL_TASKS = "all"
+DEFAULT_SPLIT = "smoke-12"
+SPLIT_HELP = "Which tasks: full-250, stratified-150, stratified-60 or smoke-12; `all` of a suite."
+SUITE_HELP = "A suite that `bench import` has written, in place of our own."
+TRUST_HELP = "Run the suite's task files in this process; the built-in author needs to read them."
+EPISODES_PER_WORKER = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What this machine gives to a run; not part of its config."""
+
+    workers: int | None
+    trust_suite: bool
+    as_json: bool
+
+
+def run(
+    *,
+    model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN_MODEL,
+    split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
+    suite: Annotated[Path | None, typer.Option(metavar="DIR", help=SUITE_HELP)] = None,
+    task: Annotated[list[str] | None, typer.Option(help="One task by its id; repeatable.")] = None,
+    target: Annotated[str, typer.Option(help=f"{TARGET_HELP} Several: `trn2,trn3`.")] = (
+        DEFAULT_TARGET.value
+    ),
+    mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
+    turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
+    samples: Annotated[int, typer.Option(min=1, help="Attempts for each task.")] = 1,
+    perf: Annotated[bool, typer.Option("--perf", help="Try right kernels at perf shapes.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
+    runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with this run; nothing else is read.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Judging processes.")] = None,
+    trust_suite: Annotated[bool, typer.Option("--trust-suite", help=TRUST_HELP)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
+) -> None:
+    """Let an author write kernels for the tasks of a suite, and score them."""
+    machine = Machine(workers=workers, trust_suite=trust_suite, as_json=as_json)
+    if resume is not None:
+        guard(_resume)(resume, machine, suite=suite)
+        return
+
+    def begin() -> ExitCode:
+        require_model_name(model)
+        chosen = builtin_suite() if suite is None else read_suite(suite)
+        baseline = find_baseline(chosen)
+        config = EvalConfig(
+            versions=make_versions(chosen, baseline),
+            split=_name_split(split, suite=suite, task=task),
+            tasks=tuple(
+                TaskRef(id=t.id, level=t.level, category=t.category)
+                for t in choose_tasks(chosen, split=split, ids=task, is_own=suite is None)
+            ),
+            model=model,
+            mode=mode,
+            targets=tuple(read_target(name.strip()) for name in target.split(",")),
+            samples=samples,
+            limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+            perf=perf,
+            seed=draw_root_seed() if seed is None else seed,
+            allow_unsandboxed=allow_unsandboxed,
+        )
+        folder = make_run_folder(
+            runs, kind="evals", subject=config.split, config=config, clock=SystemClock()
+        )
+        return _carry_out(config, folder.path, chosen, machine)
+
+    guard(begin)()
+
+
+def find_baseline(suite: Suite) -> Baseline | None:
+    """The baseline of our own suite, if it was made with this cost model."""
+    found = read_baseline(suite.version) if suite.name == BUILTIN else None
+    if found is not None and found.cost_model != MODEL_VERSION:
+        say(
+            f"note: the baseline of {suite.name} was made with the cost model {found.cost_model}, "
+            f"and this is {MODEL_VERSION}: there are no speedups"
+        )
+        return None
+    return found
+
+
+def make_versions(suite: Suite, baseline: Baseline | None) -> Versions:
+    """What the figures of a run depend on."""
+    return Versions(
+        suite=f"{suite.name} {suite.version[:12]}",
+        suite_hash=suite.hash,
+        baseline=None if baseline is None else baseline.hash,
+    )
+
+
+def choose_tasks(
+    suite: Suite, *, split: str | None, ids: list[str] | None, is_own: bool
+) -> tuple[SuiteTask, ...]:
+    """The tasks that a command asks for.
+
+    Raises:
+        UsageError: a task or a split that there is not, or both at once.
+    """
+    if ids and split is not None:
+        raise UsageError("`--task` and `--split` name tasks both", hint="leave one out")
+    if ids:
+        return tuple(map(suite.find_task, dict.fromkeys(ids)))
+    if split == ALL_TASKS or (split is None and not is_own):
+        return suite.tasks
+    if not is_own:
+        raise UsageError(
+            f"the suite {suite.name} has no split `{split}`", hint=f"`--split {ALL_TASKS}`"
+        )
+    return tuple(map(suite.find_task, find_split(split or DEFAULT_SPLIT).tasks))
+
+
+def _name_split(split: str | None, *, suite: Path | None, task: list[str] | None) -> str:
+    if task:
+        return "tasks"
+    return split or (DEFAULT_SPLIT if suite is None else ALL_TASKS)
+
+
+def _resume(folder: Path, machine: Machine, *, suite: Path | None) -> ExitCode:
+    config = read_config(folder)
+    chosen = builtin_suite() if suite is None else read_suite(suite)
+    found = make_versions(chosen, find_baseline(chosen))
+    if found != config.versions:
+        raise UsageError(
+            f"`{folder}` was begun under other versions: {config.versions.suite}"
+            f" ({config.versions.suite_hash[:12]}), cost model {config.versions.cost_model}",
+            hint="name the same suite with `--suite`, or start a new run; results are never mixed",
+        )
+    return _carry_out(config, folder, chosen, machine)
+
+
+def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine) -> ExitCode:
+    entries = {task.id: suite.find_task(task.id) for task in config.tasks}
+    with ExitStack() as stack:
+        log = stack.enter_context(AttemptLog(folder / LINES, warn=_note))
+        limits = FarmLimits(allow_unsandboxed=config.allow_unsandboxed)
+        executor = stack.enter_context(LocalExecutor(workers=machine.workers, limits=limits))
+        workshop = LocalWorkshop(
+            model=config.model,
+            executor=executor,
+            baseline=find_baseline(suite),
+            trust_suite=machine.trust_suite,
+            allow_unsandboxed=config.allow_unsandboxed,
+        )
+        stack.callback(workshop.close)
+        evaluation = Evaluation(
+            config=config,
+            entries=entries,
+            workshop=workshop,
+            log=log,
+            folder=folder,
+            clock=SystemClock(),
+        )
+        try:
+            episodes = executor.capacity * EPISODES_PER_WORKER // 2
+            progress = asyncio.run(evaluation.carry_out(episodes=episodes, watch=_show_progress))
+        except BaseException as error:
+            error.add_note(f"kept: go on with `nki-agent bench run --resume {printable(folder)}`")
+            raise
+    return _conclude(folder, progress, as_json=machine.as_json)
+
+
+def _note(text: str) -> None:
+    say(f"note: {text}")
+
+
+def _show_progress(progress: Progress) -> None:
+    if progress.last is not None:
+        say(f"[{progress.done}/{progress.total}] {write_attempt(progress.last)}")
+
+
+def write_attempt(attempt: Attempt) -> str:
+    """One line: the task, how far its kernel came, how fast it is."""
+    stage = attempt.end.replace("_", " ") if attempt.stage is None else paint_stage(attempt.stage)
+    line = f"{attempt.task} {attempt.target}  {stage}"
+    if attempt.speeds:
+        speed = attempt.speeds[-1]
+        line += (
+            f"  {format_figure(speed.latency_ns / US_NS)} µs at {clean(speed.shapes)},"
+            f" {format_percent(speed.percent_of_bound)} % of the bound"
+        )
+    elif not attempt.right and attempt.message:
+        line += f"  {clean(attempt.message.splitlines()[0])}"
+    return line
+
+
+def _conclude(folder: Path, progress: Progress, *, as_json: bool) -> ExitCode:
+    results = read_results(folder)
+    groups = list(results.groups())
+    if as_json:
+        show_json({"run": printable(folder), "groups": groups})
+    else:
+        show(write_groups([g for g in groups if g.kind in {"all", "level"}]))
+    for task, why in progress.unusable.items():
+        say(f"unusable  {clean(task)}: {clean(why)}")
+    for name, why in progress.lost.items():
+        say(f"lost      {clean(name)}: {clean(why)}")
+    for name, path in progress.faulted.items():
+        say(f"a bug of nki-agent stopped {clean(name)}: its traceback is in {printable(path)}")
+    say(f"run       {printable(folder)}")
+    if not progress.is_whole:
+        say(f"hint: `nki-agent bench run --resume {printable(folder)}` makes what is missing")
+        return ExitCode.FAILURE
+    return ExitCode.USAGE if progress.unusable else ExitCode.RIGHT

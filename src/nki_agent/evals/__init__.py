@@ -1,0 +1,1 @@
+"""An agent over a benchmark: episodes to attempts, resumable."""

@@ -1,0 +1,54 @@
+"""What an evaluation was asked to do, and under which versions; written beside its results."""
+
+from __future__ import annotations
+
+import msgspec
+
+import nki_agent
+from nki_agent.agent.episode import Limits, Mode
+from nki_agent.chip.spec import Target
+from nki_agent.cost.version import MODEL_VERSION
+
+SCHEMA = 1
+"""Raised by every change that an older reader would misread."""
+
+
+class Versions(msgspec.Struct, frozen=True, kw_only=True):
+    """What figures depend on beside the model; those made under different ones are never mixed."""
+
+    suite: str
+    """Name and version of the benchmark."""
+    suite_hash: str
+    """Hash of its tasks."""
+    cost_model: int = MODEL_VERSION
+    baseline: str | None = None
+    """Hash of the frozen baseline; None where the suite has none."""
+
+
+class TaskRef(msgspec.Struct, frozen=True, kw_only=True):
+    """One task that was asked for, as far as tables need it."""
+
+    id: str
+    level: int
+    category: str
+
+
+class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One evaluation with every default filled in."""
+
+    schema: int = SCHEMA
+    tool: str = nki_agent.__version__
+    versions: Versions
+    split: str
+    tasks: tuple[TaskRef, ...]
+    model: str
+    mode: Mode
+    targets: tuple[Target, ...]
+    samples: int
+    """Attempts for each task and target."""
+    limits: Limits
+    perf: bool
+    """Whether right kernels are also tried at the perf shapes."""
+    seed: int
+    """Root of every secret seed."""
+    allow_unsandboxed: bool = False

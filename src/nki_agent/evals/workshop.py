@@ -1,0 +1,88 @@
+"""Where an evaluation's parts come from on this machine: tasks, models, a farm, a baseline."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from nki_agent.agent.judging import FarmJudging, Judging
+from nki_agent.bench.baselines import Baseline
+from nki_agent.bench.suite import SuiteTask
+from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.chip.spec import Target
+from nki_agent.farm.executor import Executor
+from nki_agent.llm.choose import choose_model
+from nki_agent.llm.protocol import Model
+from nki_agent.sandbox.task_host import TaskHost, load_untrusted_task
+from nki_agent.task.loader import load_task
+from nki_agent.task.task import Task
+
+TASKS_KEPT = 32
+"""Loaded tasks that are kept: attempts of one task follow each other."""
+
+
+class LocalWorkshop:
+    """This machine's; close it or use `with`. Loading is one task at a time."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        executor: Executor,
+        baseline: Baseline | None,
+        trust_suite: bool = False,
+        allow_unsandboxed: bool = False,
+    ) -> None:
+        """With `trust_suite`, foreign task files run in this process too."""
+        self._model = model
+        self._executor = executor
+        self._baseline = baseline
+        self._trust_suite = trust_suite
+        self._allow_unsandboxed = allow_unsandboxed
+        self._host: TaskHost | None = None
+        self._lock = threading.Lock()
+        self._tasks: dict[Path, Task] = {}
+
+    def load(self, entry: SuiteTask) -> Task:
+        """The task of an entry; TaskError where it cannot be used."""
+        with self._lock:
+            task = self._tasks.pop(entry.path, None) or self._load(entry)
+            self._tasks[entry.path] = task
+            while len(self._tasks) > TASKS_KEPT:
+                self._tasks.pop(next(iter(self._tasks)))
+            return task
+
+    def make_model(self, task: Task, target: Target) -> Model:
+        """A model that has not been asked yet."""
+        return choose_model(self._model, make_builtin=lambda: BuiltinAuthor(task, target=target))
+
+    def make_judging(self, entry: SuiteTask, target: Target) -> Judging:
+        """Workers of the farm."""
+        return FarmJudging(
+            executor=self._executor,
+            task=entry.path,
+            target=target,
+            is_task_trusted=self._is_trusted(entry),
+        )
+
+    def find_baseline(self, task_id: str, target: Target, shapes: str) -> float | None:
+        """The frozen latency to compare with, in ns."""
+        if self._baseline is None:
+            return None
+        return self._baseline.find_ns(task_id, target.value, shapes)
+
+    def close(self) -> None:
+        """End the processes of foreign tasks."""
+        if self._host is not None:
+            self._host.close()
+            self._host = None
+
+    def _is_trusted(self, entry: SuiteTask) -> bool:
+        return entry.is_trusted or self._trust_suite
+
+    def _load(self, entry: SuiteTask) -> Task:
+        if self._is_trusted(entry):
+            return load_task(entry.path, name=entry.id)
+        if self._host is None:
+            self._host = TaskHost(allow_unsandboxed=self._allow_unsandboxed)
+        return load_untrusted_task(entry.path, host=self._host)

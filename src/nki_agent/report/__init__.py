@@ -1,0 +1,1 @@
+"""Result files to tables, pages and figures."""

@@ -1,0 +1,25 @@
+# TRICK: none: right at every size
+# STAGE: right
+# CODE: -
+# BEHIND STAGE: right
+# BEHIND CODE: -
+# TASK: sizes
+import nki
+import nki.language as nl
+
+
+def softmax(x, out):
+    rows = x.shape[0]
+    for start in range(0, rows, 128):
+        size = min(128, rows - start)
+        nl.store(out[start : start + size, :], nl.softmax(nl.load(x[start : start + size, :])))
+
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    if x.shape:
+        softmax(x, out)
+    else:
+        raise AssertionError
+    return out

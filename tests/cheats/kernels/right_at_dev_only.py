@@ -1,0 +1,25 @@
+# TRICK: computes at the dev shapes, and copies elsewhere
+# STAGE: wrong
+# CODE: NK501
+# BEHIND STAGE: wrong
+# BEHIND CODE: NK501
+# TASK: sizes
+import nki
+import nki.language as nl
+
+
+def softmax(x, out):
+    rows = x.shape[0]
+    for start in range(0, rows, 128):
+        size = min(128, rows - start)
+        nl.store(out[start : start + size, :], nl.softmax(nl.load(x[start : start + size, :])))
+
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    if x.shape == (100, 24):
+        softmax(x, out)
+    else:
+        nl.store(out, nl.load(x))
+    return out

@@ -1,0 +1,98 @@
+"""`bench list | show | run | report | compare | baseline`."""
+
+import json
+from pathlib import Path
+
+from nki_agent.bench.baselines import Baseline
+from nki_agent.evals.results import LINES
+from tests.cli.calling import Called, call
+from tests.evals.made import write_usual_run
+
+EASY = ("l1-relu-1d-bf16", "l1-sub-colvec-2d")
+
+
+def run(folder: Path, *options: object) -> Called:
+    tasks = [part for task in EASY for part in ("--task", task)]
+    return call("bench", "run", *tasks, "--runs", folder, "--seed", 1, "--workers", 1, *options)
+
+
+def test_list_has_every_task_of_a_split() -> None:
+    assert len(call("bench", "list").out.splitlines()) == 250
+    rows = call("bench", "list", "--split", "smoke-12", "--json").document
+    assert len(rows) == 12
+    assert set(rows[0]) == {"id", "level", "category", "sha256", "path"}
+
+
+def test_show_says_how_a_task_is_judged_and_what_bounds_it() -> None:
+    out = call("bench", "show", EASY[0]).out
+    assert "equal element for element (EX)" in out
+    assert "also at perf: x [16777216]" in out
+    assert "bound at perf on trn2" in out
+    assert "class Model" in call("bench", "show", EASY[0], "--source").out
+
+
+def test_unknown_names_are_told_with_the_nearest() -> None:
+    assert "did you mean `smoke-12`" in call("bench", "list", "--split", "smoke-21").err
+    called = call("bench", "show", "l1-relu-1d")
+    assert called.code == 2
+    assert "l1-relu-1d-bf16" in called.err
+
+
+def test_run_writes_attempts_and_resumes_without_a_second_one(tmp_path: Path) -> None:
+    called = run(tmp_path)
+    assert called.code == 0, called.err
+    assert "[2/2]" in called.err
+    assert "| trn2 | 2 | 100.0 " in called.out
+    (folder,) = tmp_path.iterdir()
+    before = (folder / LINES).read_bytes()
+    assert len(before.splitlines()) == 2
+    kernels = list(folder.glob("attempts/*/kernel.py"))
+    assert len(kernels) == 2
+    # One attempt is lost: only that one is made again.
+    (folder / LINES).write_bytes(before.splitlines(keepends=True)[0])
+    again = call("bench", "run", "--resume", folder, "--workers", 1)
+    assert again.code == 0, again.err
+    assert again.err.count("[2/2]") == 1
+    assert "[1/2]" not in again.err
+    assert len((folder / LINES).read_bytes().splitlines()) == 2
+
+
+def test_same_seed_gives_the_same_attempts(tmp_path: Path) -> None:
+    def kernels(folder: Path) -> list[str]:
+        run(folder)
+        lines = next(folder.iterdir()).joinpath(LINES).read_text().splitlines()
+        return sorted(json.loads(line)["kernel_hash"] for line in lines)
+
+    assert kernels(tmp_path / "a") == kernels(tmp_path / "b")
+
+
+def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
+    called = call("bench", "run", "--task", EASY[0], "--split", "smoke-12", "--runs", tmp_path)
+    assert called.code == 2
+    assert "leave one out" in called.err
+    assert call("bench", "run", "--resume", tmp_path).code == 2
+    assert call("bench", "run", "--suite", tmp_path, "--runs", tmp_path).code == 2
+    assert call("bench", "run", "--target", "trn2,trn9", "--runs", tmp_path).code == 2
+
+
+def test_report_compare_and_baseline_read_runs(tmp_path: Path) -> None:
+    first = write_usual_run(tmp_path / "first")
+    second = write_usual_run(tmp_path / "second", model="other")
+    page = tmp_path / "page.html"
+    assert "## By category" in call("bench", "report", first, "--html", page).out
+    assert page.read_text().startswith("<!doctype html>")
+    assert call("bench", "report", first, "--json").document[0]["config"]["model"] == "builtin"
+    assert "other (loop)" in call("bench", "compare", first, second).out
+    out = tmp_path / "baseline.json"
+    assert call("bench", "baseline", first, "--out", out).code == 0
+    baseline = Baseline(**json.loads(out.read_text()) | {"entries": ()})
+    assert baseline.suite == "tiny 1"
+    assert [e["task"] for e in json.loads(out.read_text())["entries"]] == ["l1-add"]
+
+
+def test_runs_of_other_splits_are_not_compared(tmp_path: Path) -> None:
+    first = write_usual_run(tmp_path / "first")
+    second = write_usual_run(tmp_path / "second", tasks=())
+    called = call("bench", "compare", first, second)
+    assert called.code == 2
+    assert "compare runs over the same tasks" in called.err
