@@ -21,8 +21,6 @@ INPUTS = {
 }
 OUTPUTS = {"y": "bfloat16[B, H, 1, D]"}
 TOLERANCE = "B2"
-# Queries, results, the page table and the whole cache.
-MIN_HBM_BYTES = "4 * B * H * D + 4 * P * Z * G * D + 4 * B * U"
 
 
 def _gather(pages: torch.Tensor, page_table: torch.Tensor) -> torch.Tensor:
