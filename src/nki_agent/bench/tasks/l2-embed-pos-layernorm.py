@@ -18,8 +18,6 @@ PARAMETERS = {
 }
 OUTPUTS = {"y": "float32[B, S, D]"}
 TOLERANCE = "F2"
-# Tokens, results, gain and shift, and both tables whole.
-MIN_HBM_BYTES = "4 * (B * S + B * S * D + 2 * D + V * D + S * D)"
 
 
 class Model(nn.Module):

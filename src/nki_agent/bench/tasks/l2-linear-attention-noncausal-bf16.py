@@ -5,7 +5,7 @@ from torch import nn
 
 SHAPES = {
     "dev": {"B": 2, "H": 3, "S": 65, "D": 32},
-    "odd": {"B": 3, "H": 4, "S": 57, "D": 44},
+    "odd": {"B": 1, "H": 4, "S": 57, "D": 44},
     "perf": {"B": 2, "H": 8, "S": 2048, "D": 64},
 }
 INPUTS = {

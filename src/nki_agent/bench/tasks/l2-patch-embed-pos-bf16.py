@@ -10,7 +10,7 @@ from torch import nn
 
 SHAPES = {
     "dev": {"B": 2, "H": 32, "W": 32, "D": 48},
-    "odd": {"B": 5, "H": 48, "W": 80, "D": 77},
+    "odd": {"B": 5, "H": 64, "W": 80, "D": 77},
     "perf": {"B": 64, "H": 224, "W": 224, "D": 768},
 }
 INPUTS = {"x": "bfloat16[B, 3, H, W]"}

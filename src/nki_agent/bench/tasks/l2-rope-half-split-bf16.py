@@ -8,7 +8,7 @@ from torch import nn
 
 SHAPES = {
     "dev": {"B": 2, "H": 3, "S": 65, "D": 32},
-    "odd": {"B": 3, "H": 5, "S": 51, "D": 44},
+    "odd": {"B": 1, "H": 5, "S": 51, "D": 44},
     "perf": {"B": 2, "H": 16, "S": 2048, "D": 128},
 }
 INPUTS = {

@@ -20,7 +20,6 @@ INPUTS = {
 PARAMETERS = {"sink": "float32[H]"}
 OUTPUTS = {"y": "bfloat16[B, H, S, D]"}
 TOLERANCE = "B2"
-MATMUL_FLOPS = "6 * B * H * S * S * D"
 
 
 def _scores(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
