@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from nki_agent.cli.evaluating import run
+from nki_agent.cli.importing import import_suite
 from nki_agent.cli.reporting import baseline, compare, report
 from nki_agent.cli.suites import list_tasks, show_task
 
@@ -23,6 +24,7 @@ def bench() -> None:
 
 app.command("list")(list_tasks)
 app.command("show")(show_task)
+app.command("import")(import_suite)
 app.command("run")(run)
 app.command("report")(report)
 app.command("compare")(compare)
