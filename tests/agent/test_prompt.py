@@ -103,6 +103,8 @@ def test_prompt_says_at_which_sizes_a_kernel_is_judged(tmp_path: Path) -> None:
     assert "take every size from the arguments' shapes" in text
     assert "timed at `x` [4096, 48]" in text
     assert "[7, 48]" not in text
+    assert '{"M": 7}' not in text
+    assert '"perf": {"M": 4096}' in text
 
 
 def test_prompt_of_one_shape_set_says_so(task: Task) -> None:

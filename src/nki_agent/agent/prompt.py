@@ -26,6 +26,7 @@ from nki_agent.isa.microscaling import MICROSCALING
 from nki_agent.isa.ops import ACTIVATIONS, ALU_OPS
 from nki_agent.isa.table import TABLE
 from nki_agent.nki.current.modules import SIGNATURES
+from nki_agent.task.sizes_text import hide_odd
 from nki_agent.task.task import Argument, Output, StaticArgument, Task, TensorArgument
 from nki_agent.task.tolerance import Gate, Tolerance
 
@@ -81,7 +82,7 @@ def make_prompt(task: Task, *, target: Target, mode: Mode, limits: Limits) -> Pr
     user = _fill(
         "task.md",
         id=task.id,
-        source=task.source.strip(),
+        source=hide_odd(task.source).strip(),
         sizes=_write_sizes(task),
         arguments="\n".join(f"- {_write_argument(a, chip)}" for a in task.arguments),
         outputs="\n".join(f"- {_write_output(o, task)}" for o in task.outputs),

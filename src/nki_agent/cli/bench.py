@@ -7,7 +7,7 @@ import typer
 from nki_agent.cli.evaluating import run
 from nki_agent.cli.importing import import_suite
 from nki_agent.cli.reporting import baseline, compare, report
-from nki_agent.cli.suites import list_tasks, show_task
+from nki_agent.cli.suites import hide, list_tasks, show_task
 
 app = typer.Typer(
     add_completion=False,
@@ -25,6 +25,7 @@ def bench() -> None:
 app.command("list")(list_tasks)
 app.command("show")(show_task)
 app.command("import")(import_suite)
+app.command("hide")(hide)
 app.command("run")(run)
 app.command("report")(report)
 app.command("compare")(compare)
