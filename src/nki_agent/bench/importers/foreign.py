@@ -35,7 +35,7 @@ SECONDS: Final = 90
 MEMORY_BYTES: Final = 4 * GIB
 RESULT_BYTES: Final = 64 * MIB
 TORCH: Final = (
-    *("torch", "nki_agent.bench.importers.following", "nki_agent.task.tensors"),
+    *("torch", "nki_agent.task.torch_size", "nki_agent.task.tensors"),
     *("nki_agent.task.torch_meta", "nki_agent.task.torch_reference"),
     "torch._dynamo",
 )

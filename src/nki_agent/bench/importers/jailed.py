@@ -94,10 +94,12 @@ def measure(question: Measure) -> Measured:
         )
     if "torch" not in sys.modules:
         return _measure_numpy(form, limit_elems=question.limit_elems)
-    from nki_agent.bench.importers import following  # noqa: PLC0415 - PyTorch is optional
+    from nki_agent.task.torch_size import find_size  # noqa: PLC0415 - PyTorch is optional
 
-    found = following.follow(form, device="cpu" if question.has_data else "meta")
-    return found or _measure_numpy(form, limit_elems=question.limit_elems)
+    found = find_size(form, device="cpu" if question.has_data else "meta")
+    if found is None:
+        return _measure_numpy(form, limit_elems=question.limit_elems)
+    return Measured(elems=found.elems, work_elems=found.work_elems, flops=found.flops)
 
 
 def _measure_numpy(form: FileForm, *, limit_elems: int) -> Measured:

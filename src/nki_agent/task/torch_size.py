@@ -6,19 +6,31 @@ Law: on the device `meta` tensors have no memory, so that a task of any size can
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nki_agent.bench.importers.messages import Measured
 from nki_agent.task.form import FileForm
 from nki_agent.task.torch_module import find_weights, make_module
 from nki_agent.task.torch_record import TorchRecorder
 from nki_agent.task.torch_reference import settled
 
 SEED = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSize:
+    """What one call of a reference handles."""
+
+    elems: int
+    """Of the inputs, weights and outputs."""
+    work_elems: int
+    """Of everything that its operations wrote."""
+    flops: int
+    """Of matmuls and convolutions."""
 
 
 class WorkCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -40,13 +52,13 @@ class WorkCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def follow(form: FileForm, *, device: str) -> Measured | None:
+def find_size(form: FileForm, *, device: str) -> TaskSize | None:
     """One call on a device; None where the inputs are NumPy's.
 
     Raises:
         TaskError: the file's code raised.
     """
-    assert form.inputs is not None
+    assert form.inputs is not None, "a file that declares its tensors has their sizes"
     with settled(), torch.device(device):
         values = form.inputs(SEED)
         given = list(_tensors(values))
@@ -59,7 +71,7 @@ def follow(form: FileForm, *, device: str) -> Measured | None:
         with form.user.running("the reference"), recorder, counter:
             result = entry(**values) if isinstance(values, dict) else entry(*values)
     outputs = list(_tensors(result))
-    return Measured(
+    return TaskSize(
         elems=sum(t.numel() for t in (*given, *weights, *outputs)),
         work_elems=counter.elems,
         flops=sum(recorder.record.matmul_flops.values()),
