@@ -9,6 +9,7 @@ import ast
 from collections.abc import Mapping
 
 from nki_agent.task.declaration import ODD, SHAPES
+from nki_agent.task.userfile import ONE_AT_A_TIME
 
 Sizes = Mapping[str, int]
 
@@ -50,7 +51,9 @@ def _write(sizes: Sizes) -> str:
 
 def _find(source: str) -> ast.Assign | None:
     try:
-        tree = ast.parse(source)
+        # Python 3.11 counts the depth of a parse in a place that threads share.
+        with ONE_AT_A_TIME:
+            tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     for node in tree.body:
