@@ -57,6 +57,12 @@ def share_axes(alignments: Sequence[Alignment]) -> None:
     for found in alignments:
         for axis in axes:
             found.sizes.setdefault(axis, 1)
+    # A dimension of one element shows its axis at another shape set.
+    for node_id in alignments[0].axes:
+        known = zip(*(found.axes[node_id] for found in alignments), strict=True)
+        shared = tuple(next((a for a in dim if a is not None), None) for dim in known)
+        for found in alignments:
+            found.axes[node_id] = shared
 
 
 def _place(graph: Graph, node: Node, found: Alignment) -> bool:
@@ -243,12 +249,22 @@ def _joins(
 def group_stride(
     group: Sequence[int], walks: Sequence[Walk], sizes: Sequence[dict[int, int]]
 ) -> Size:
-    """A merged group's stride for one tensor at each shape set: its innermost moving axis's."""
-    result = []
+    """A merged group's stride for one tensor at each shape set: its innermost moving axis's.
+
+    Where the whole group is one element, any stride is right; it takes the one that the layout
+    gives it if the tensor moves along the group at another shape set, so that one expression fits.
+    """
+    result: list[int | None] = []
     for walk, size in zip(walks, sizes, strict=True):
         moving = [axis for axis in group if size[axis] != 1]
-        result.append(walk.strides.get(moving[-1], 0) if moving else 0)
-    return tuple(result)
+        result.append(walk.strides.get(moving[-1], 0) if moving else None)
+    is_moving = any(result)
+    return tuple(
+        stride
+        if stride is not None
+        else (walk.strides.get(group[-1], 0) if is_moving and group else 0)
+        for stride, walk in zip(result, walks, strict=True)
+    )
 
 
 def group_size(group: Sequence[int], sizes: Sequence[dict[int, int]]) -> Size:

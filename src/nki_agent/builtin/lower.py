@@ -168,6 +168,9 @@ class Lowering(Tiles):
             )
         else:
             pair = self._raw(first), self._raw(second)
+            if all(tile.in_psum for tile in pair):
+                copied = self.apply(self._pending(pair[1]), "copied")
+                pair = (copied if pair[0] == pair[1] else pair[0]), copied
             dst = self.tile(wanted, place)
             self.emit(place.level, Combine(dst=dst, first=pair[0], second=pair[1], op=op))
         return self._pending(dst)

@@ -7,7 +7,7 @@ becomes the scale and bias of an activation, the first half of `scalar_tensor_te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nki_agent.builtin.graph import Graph, Node, Op
@@ -97,6 +97,7 @@ class Tiles:
         self._inverses: dict[int, Pending] = {}
         self._negatives: dict[str, Tile] = {}
         self._fills: dict[Number, Tile] = {}
+        self._waiting: set[int] = set()
 
     # -- tiles ------------------------------------------------------------------------------------
     def name(self, wanted: str) -> str:
@@ -104,6 +105,10 @@ class Tiles:
         count = self._names.get(wanted, 0) + 1
         self._names[wanted] = count
         return wanted if count == 1 else f"{wanted}_{count}"
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Names that no tile may have: those of tensors and sizes."""
+        self._names |= dict.fromkeys(names, 1)
 
     @property
     def taken_names(self) -> dict[str, int]:
@@ -244,8 +249,13 @@ class Tiles:
         return self._negatives[operand.name]
 
     # -- results ----------------------------------------------------------------------------------
+    def expect(self, nodes: Sequence[int]) -> None:
+        """These nodes are going to be finished, one by one."""
+        self._waiting = set(nodes)
+
     def finish(self, node_id: int, wanted: str, dtype: DType) -> Tile:
         """The node's value in a tile of the result's dtype, written by the step that made it."""
+        self._waiting.discard(node_id)
         value = self.value(node_id)
         if isinstance(value, tuple):
             return self.settle(node_id, wanted, dtype)
@@ -268,9 +278,30 @@ class Tiles:
             return None
         if isinstance(step, Activate) and step.sums is not None and tile.dtype is not dtype:
             return None
+        if tile.dtype is not dtype and any(self._needs(node, tile) for node in self._waiting):
+            return None  # another result is made from it before it is rounded
         renamed = replace(tile, name=self.name(wanted), dtype=dtype)
         steps[makers[0]] = _written_to(step, renamed)
+        for node, value in self._values.items():
+            self._values[node] = _renamed(value, tile, renamed)
         return renamed
+
+    def _needs(self, node_id: int, tile: Tile) -> bool:
+        """Whether a value is this tile, or waits for operators that read it."""
+        value = self.value(node_id)
+        if isinstance(value, tuple):
+            return False
+        return value.tile == tile or any(scalar.operand == tile for scalar in value.scalars)
+
+
+def _renamed(value: Value, tile: Tile, renamed: Tile) -> Value:
+    """The same value where a tile has another name."""
+    if isinstance(value, tuple):
+        return value
+    scalars = tuple(
+        replace(s, operand=renamed) if s.operand == tile else s for s in value.scalars
+    )
+    return replace(value, tile=renamed if value.tile == tile else value.tile, scalars=scalars)
 
 
 def _written_to(step: Step, tile: Tile) -> Step:

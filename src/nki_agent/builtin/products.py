@@ -221,6 +221,7 @@ class MatmulPlanner:
             generation=self.chip.generation,
             num_levels=last + 1,
         )
+        lowering.reserve(stored.name for stored in self.buffers.values())
         product = Tile(
             name=lowering.name("product"),
             kind=Kind.FULL,
@@ -241,6 +242,7 @@ class MatmulPlanner:
         for node_id in self.group.nodes:
             if node_id != self.node.id:
                 lowering.lower(self.graph[node_id])
+        lowering.expect(self.outputs)
         for node_id in self.outputs:
             name, dtype = self.buffers[node_id].name, self.buffers[node_id].dtype
             tile = lowering.finish(node_id, f"{name}_tile", dtype)

@@ -290,12 +290,14 @@ class RowsPlanner:
             num_levels=num_levels,
             is_packed=each is not None,
         )
+        lowering.reserve(stored.name for stored in self.buffers.values())
         for source, axes in self.operands.items():
             self._load(
                 lowering, space, source, self._walks(source, axes), has_col_loop=has_col_loop
             )
         for node_id in self.group.nodes:
             lowering.lower(self.graph[node_id])
+        lowering.expect(self.outputs)
         for node_id in self.outputs:
             self._store(lowering, space, node_id)
         levels = [fold_negations(steps) for steps in lowering.levels]

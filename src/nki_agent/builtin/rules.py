@@ -101,8 +101,8 @@ class Rules:
         """Drop axes of one element."""
         node = self.node(x)
         gone = {axis % len(node.shape) for axis in axes}
-        shape = tuple(size for i, size in enumerate(node.shape) if i not in gone)
-        return Ref(self.builder.view(x.id, shape=shape, strides=contiguous_strides(shape)))
+        kept = [axis for axis in range(len(node.shape)) if axis not in gone]
+        return Ref(self.builder.permute(x.id, kept))
 
     def matvec(self, x: Ref, y: Ref) -> Ref:
         """A matrix times a vector."""
