@@ -75,6 +75,9 @@ def _place(graph: Graph, node: Node, found: Alignment) -> bool:
         gone = frozenset(a for d in node.axes if (a := axes[d]) is not None)
         found.reduced.add(gone)
         axes = [None if dim in node.axes else axis for dim, axis in enumerate(axes)]
+    if node.op is Op.SCAN and axes[-1] is not None:
+        # Its rows stay whole, as those that are reduced do.
+        found.reduced.add(frozenset({axes[-1]}))
     found.axes[node.id] = tuple(axes)
     return True
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.rules import Ref, Rules, Value
+from nki_agent.builtin.scans import flip_rule, scan_rule
 from nki_agent.isa.dtype import DType
 
 Result = Ref | tuple[Ref | None, ...]
@@ -446,6 +447,9 @@ ATEN: dict[str, Rule] = {
     "native_layer_norm": _layer_norm,
     "_fused_rms_norm": _rms_norm,
     "native_batch_norm": _batch_norm,
+    "cumsum": partial(scan_rule, "add"),
+    "cumprod": partial(scan_rule, "multiply"),
+    "flip": flip_rule,
     "mm": _mm,
     "mv": lambda rules, x, y: rules.matvec(x, y),
     "dot": _dot,

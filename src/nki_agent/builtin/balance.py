@@ -25,6 +25,7 @@ from nki_agent.builtin.plan import (
     Scalar,
     Scale,
     ScaleCombine,
+    Scan,
     Step,
     Store,
     Tile,
@@ -65,7 +66,7 @@ class Estimate:
                 return step.engine or self._default(step)
             case Scale() if any(s.op == "power" for s in step.scalars):
                 return Engine.GPSIMD
-            case Scale() | ScaleCombine() | Reduce() | Invert() | CopyWhere():
+            case Scale() | ScaleCombine() | Reduce() | Invert() | CopyWhere() | Scan():
                 return Engine.VECTOR
 
     @staticmethod
@@ -101,6 +102,8 @@ class Estimate:
                 if in_psum:
                     return 1.0
                 return 1.0 / self.chip.vector_half_fast_factor if fast else PAIR
+            case Scan():
+                return PAIR
             case Scale() | Copy():
                 return 1.0 / self.chip.vector_fast_factor if fast else 1.0
             case _:

@@ -49,10 +49,12 @@ class Op(StrEnum):
     MATMUL = "matmul"
     TRANSPOSE = "transpose"
     """A VIEW whose rows are not contiguous, stored row by row."""
+    SCAN = "scan"
+    """Along the last axis: a running `add` or `multiply`, or `linear`: h = a * h before + b."""
 
 
 ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
-ROWWISE = ELEMENTWISE | {Op.REDUCE}
+ROWWISE = ELEMENTWISE | {Op.REDUCE, Op.SCAN}
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 
 
@@ -327,6 +329,17 @@ class GraphBuilder:
             function=function,
             axes=(len(node.shape) - 1,),
             causal=causal,
+        )
+
+    def scan(self, function: str, sources: Sequence[int]) -> int:
+        """A scan along the last axis of sources of one shape."""
+        node = self.nodes[sources[-1]]
+        return self._add(
+            op=Op.SCAN,
+            shape=node.shape,
+            dtype=node.dtype,
+            inputs=tuple(sources),
+            function=function,
         )
 
     def matmul(self, first: int, second: int, dtype: DType) -> int:

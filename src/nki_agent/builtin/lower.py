@@ -32,6 +32,7 @@ from nki_agent.builtin.plan import (
     ScaleCombine,
     Tile,
 )
+from nki_agent.builtin.scans import lower_scan
 from nki_agent.isa.dtype import DType
 
 _COMMUTATIVE = frozenset(
@@ -67,6 +68,8 @@ class Lowering(Tiles):
                 self._values[node.id] = self._where(node)
             case Op.REDUCE:
                 self._values[node.id] = self._reduce(node)
+            case Op.SCAN:
+                self._values[node.id] = self._pending(lower_scan(self, node))
             case Op.SOFTMAX | Op.MATMUL | Op.TRANSPOSE:
                 raise AssertionError(f"{node.op} is taken apart before it is lowered")
 

@@ -26,6 +26,7 @@ from nki_agent.builtin.plan import (
     Scalar,
     Scale,
     ScaleCombine,
+    Scan,
     Step,
     Store,
     Tile,
@@ -298,9 +299,7 @@ def _renamed(value: Value, tile: Tile, renamed: Tile) -> Value:
     """The same value where a tile has another name."""
     if isinstance(value, tuple):
         return value
-    scalars = tuple(
-        replace(s, operand=renamed) if s.operand == tile else s for s in value.scalars
-    )
+    scalars = tuple(replace(s, operand=renamed) if s.operand == tile else s for s in value.scalars)
     return replace(value, tile=renamed if value.tile == tile else value.tile, scalars=scalars)
 
 
@@ -313,7 +312,7 @@ def _written_to(step: Step, tile: Tile) -> Step:
             return replace(step, dst=tile)
         case (
             Fill() | Activate() | Scale() | Combine() | ScaleCombine()
-            | Reduce() | Invert() | Copy() | CopyWhere()
+            | Reduce() | Invert() | Copy() | CopyWhere() | Scan()
         ):  # fmt: skip
             return replace(step, dst=tile)
 

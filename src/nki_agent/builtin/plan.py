@@ -177,6 +177,18 @@ class CopyWhere:
     predicate: Tile
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """Along each row: state = (first op state) + second, from `initial` on."""
+
+    dst: Tile
+    first: Tile
+    second: Tile
+    op: str
+    initial: float
+    is_backward: bool
+
+
 Step = (
     Load
     | Store
@@ -189,6 +201,7 @@ Step = (
     | Invert
     | Copy
     | CopyWhere
+    | Scan
 )
 
 
@@ -204,7 +217,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
             found = (step.data, step.scale, step.bias)
         case Scale():
             found = (step.data, *(s.operand for s in step.scalars))
-        case Combine():
+        case Combine() | Scan():
             found = (step.first, step.second)
         case ScaleCombine():
             found = (step.data, step.scalar.operand, step.other)
@@ -234,6 +247,7 @@ def step_writes(step: Step) -> tuple[Tile, ...]:
             | Invert()
             | Copy()
             | CopyWhere()
+            | Scan()
         ):
             return (step.dst,)
 

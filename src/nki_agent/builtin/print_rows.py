@@ -21,6 +21,7 @@ from nki_agent.builtin.plan import (
     RowsPlan,
     Scale,
     ScaleCombine,
+    Scan,
     Step,
     Store,
     Tile,
@@ -151,6 +152,8 @@ class StepPrinter:
                 return self._scalar_tensor(step, level)
             case Reduce():
                 return self._reduction(step, level)
+            case Scan():
+                return self._scan(step, level)
             case CopyWhere():
                 return self._copy_where(step, level)
             case Fill() | Invert() | Copy():
@@ -180,6 +183,23 @@ class StepPrinter:
         predicate = self.ref(step.predicate, level)
         return (
             f"nisa.tensor_copy_predicated(dst={step.dst.name}, src={source}, predicate={predicate})"
+        )
+
+    def _scan(self, step: Scan, level: int) -> str:
+        tiles = [step.dst, step.first, step.second]
+        refs = [
+            self.ref(t, level) if t.is_wide else f"{self.ref(t, level)}.broadcast(1, {self.cols})"
+            for t in tiles
+        ]
+        if step.is_backward:
+            pattern = f"[[{self.cols}, rows], [-1, {self.cols}]], offset={self.cols} - 1"
+            refs = [
+                f"{t.name}.ap(pattern={pattern})" if t.is_wide else ref
+                for t, ref in zip(tiles, refs, strict=True)
+            ]
+        return (
+            f"nisa.tensor_tensor_scan(dst={refs[0]}, data0={refs[1]}, data1={refs[2]},"
+            f" initial={step.initial}, op0=nl.{step.op}, op1=nl.add)"
         )
 
     def _reduction(self, step: Reduce, level: int) -> str:

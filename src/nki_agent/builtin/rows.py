@@ -202,7 +202,9 @@ class RowsPlanner:
         return gone
 
     def _reduction(self) -> Node:
-        return next(self.graph[n] for n in self.group.nodes if self.graph[n].op is Op.REDUCE)
+        return next(
+            self.graph[n] for n in self.group.nodes if self.graph[n].op in (Op.REDUCE, Op.SCAN)
+        )
 
     # -- steps ------------------------------------------------------------------------------------
     def plan(self, demand: Demand) -> RowsPlan:

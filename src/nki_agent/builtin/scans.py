@@ -1,0 +1,84 @@
+"""Running sums, running products and linear recurrences along the last axis.
+
+Law: one instruction of the Vector Engine runs along the columns of a tile of rows, and its state
+stays in float32; so whole rows must fit SBUF. A scan from the end is one whose operands and result
+are read and written backwards.
+"""
+
+from __future__ import annotations
+
+from nki_agent.builtin.graph import Node, UnsupportedError, contiguous_strides
+from nki_agent.builtin.pending import Place, Tiles
+from nki_agent.builtin.plan import Fill, Kind, Scan, Tile
+from nki_agent.builtin.rules import Ref, Rules
+
+BACKWARD = "_backward"
+"""Ends the function of a scan that runs from the last column to the first."""
+
+
+def scan_rule(function: str, rules: Rules, x: Ref, dim: int, **_: object) -> Ref:
+    """A running sum or product along `dim`."""
+    builder = rules.builder
+    node = rules.node(x)
+    rank = len(node.shape)
+    axis = dim % rank
+    order = [*(a for a in range(rank) if a != axis), axis]
+    source = builder.permute(x.id, order)
+    moved = builder.nodes[source]
+    if moved.strides and moved.strides[-1] < 0:
+        straight = flip_rule(rules, Ref(source), [rank - 1])
+        made = flip_rule(
+            rules, Ref(builder.scan(function + BACKWARD, [straight.id])), [rank - 1]
+        ).id
+    else:
+        made = builder.scan(function, [source])
+    return Ref(builder.permute(made, [order.index(a) for a in range(rank)]))
+
+
+def flip_rule(rules: Rules, x: Ref, dims: list[int]) -> Ref:
+    """A view that walks some axes backwards."""
+    builder = rules.builder
+    node = rules.node(x)
+    strides = list(node.strides or contiguous_strides(node.shape))
+    offset = node.offset
+    for dim in dims:
+        axis = dim % len(node.shape)
+        offset += strides[axis] * (node.shape[axis] - 1)
+        strides[axis] = -strides[axis]
+    base = builder.base_of(x.id)
+    return Ref(builder.view(base, shape=node.shape, strides=tuple(strides), offset=offset))
+
+
+def lower_scan(lowering: Tiles, node: Node) -> Tile:
+    """One scan instruction."""
+    place = lowering.places[node.id]
+    if lowering.is_packed or place.kind is not Kind.FULL:
+        raise UnsupportedError(node.origin, "a scan of a value that is the same in every row")
+    function = node.function.removesuffix(BACKWARD)
+    tiles = [lowering.settle(source) for source in node.inputs]
+    if function != "linear":
+        tiles.append(_zeros(lowering))
+    dst = lowering.tile(_NAMES[function], place)
+    step = Scan(
+        dst=dst,
+        first=tiles[0],
+        second=tiles[1],
+        op="add" if function == "add" else "multiply",
+        initial=1.0 if function == "multiply" else 0.0,
+        is_backward=node.function.endswith(BACKWARD),
+    )
+    lowering.emit(place.level, step)
+    return dst
+
+
+def _zeros(lowering: Tiles) -> Tile:
+    """A column of zeros, made once."""
+    for step in lowering.levels[0]:
+        if isinstance(step, Fill) and step.dst.name.startswith("zeros"):
+            return step.dst
+    tile = lowering.tile("zeros", Place(Kind.ONE, 0))
+    lowering.emit(0, Fill(dst=tile, value=lowering.number(0.0)))
+    return tile
+
+
+_NAMES = {"add": "running_sum", "multiply": "running_product", "linear": "states"}
