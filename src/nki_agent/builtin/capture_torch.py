@@ -368,11 +368,14 @@ class _Products(TorchFunctionMode):
         dropout_p, is_causal, *_ = (*rest, 0.0, False)[: max(2, len(rest))]
         is_causal = options.get("is_causal", is_causal)
         scale = options.get("scale")
-        if options.get("dropout_p", dropout_p) or options.get("enable_gqa"):
-            raise UnsupportedError(
-                "scaled_dot_product_attention", "dropout and grouped heads are not covered"
-            )
-        scores = (query @ key.transpose(-2, -1)) * (
+        if options.get("dropout_p", dropout_p):
+            raise UnsupportedError("scaled_dot_product_attention", "dropout is not covered")
+        if options.pop("enable_gqa", False):
+            # Queries of one group side by side; their keys and values are read by all of them.
+            query = query.unflatten(-3, (key.shape[-3], -1))
+            pair = key.unsqueeze(-3), value.unsqueeze(-3)
+            return self._attend(query, *pair, attn_mask, *rest, **options).flatten(-4, -3)
+        scores = self._multiply(query, key.transpose(-2, -1)) * (
             query.shape[-1] ** -0.5 if scale is None else scale
         )
         if attn_mask is not None:
@@ -386,7 +389,7 @@ class _Products(TorchFunctionMode):
             made = tracer.find(weights, "scaled_dot_product_attention")
             source = tracer.builder.nodes[made].inputs[0]
             tracer.bind(weights, tracer.builder.softmax(source, causal=True))
-        return weights @ value
+        return self._multiply(weights, value)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
