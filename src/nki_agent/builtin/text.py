@@ -16,6 +16,7 @@ import numpy as np
 
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.plan import Number, Size
+from nki_agent.builtin.sizes import derive_size
 
 LINE_MAX = 100
 _CLOSE = 1e-6
@@ -77,7 +78,9 @@ def _split_call(line: str) -> tuple[str, list[str], str]:
         char = line[position]
         if depth == 0 and char == ")":
             parts.append(part.strip())
-            return line[: start + 1], [f"{p}," for p in parts if p], line[position:]
+            # One part may be an expression in brackets, which a comma would make a tuple.
+            comma = "," if len(parts) > 1 else ""
+            return line[: start + 1], [f"{p}{comma}" for p in parts if p], line[position:]
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(char, 0)
         if depth == 0 and char == ",":
             parts.append(part.strip())
@@ -132,7 +135,7 @@ class Scope:
             if (text := _scaled_axis(tensor, self.shapes[tensor], value)) is not None:
                 return text
         axes = list(self._axes(order))
-        for find_any in (_ratio_of_axes, _next_to_axis, _table_by_axis):
+        for find_any in (_ratio_of_axes, _next_to_axis, derive_size, _table_by_axis):
             if (text := find_any(axes, value)) is not None:
                 return text
         raise UnsupportedError(
