@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from nki_agent.builtin.graph import BITS, UnsupportedError
@@ -322,8 +323,10 @@ class RowsPrinter:
         self._sizes()
         self._make_views()
         if self.plan.cuts:
-            self.phases = self._make_phases()
-            self.phases.open(self.source)
+            # A number that follows from other sizes than a phase knows keeps the steps together.
+            with contextlib.suppress(UnsupportedError):
+                self.phases = self._make_phases()
+                self.phases.open(self.source)
         self._level(0)
         if self.phases is not None:
             self.phases.drain(self.source)
@@ -345,7 +348,9 @@ class RowsPrinter:
             cols=cols,
             is_packed=self.is_packed,
         )
-        phases.define(self.helpers, printer)
+        helpers = Source()
+        phases.define(helpers, printer)
+        self.helpers.lines.extend(helpers.lines)
         return phases
 
     # -- sizes and views --------------------------------------------------------------------------

@@ -7,6 +7,7 @@ allow it, so that a kernel fits every shape of its task.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,7 +39,8 @@ class Source:
         head, inner, tail = _split_call(line)
         self.lines.append(f"{indent}{head}")
         self.depth += 1
-        for part in _fill(inner, LINE_MAX - len(indent) - 4):
+        whole = " ".join(inner)
+        for part in [whole] if not whole.endswith(",") else _fill(inner, LINE_MAX - self.depth * 4):
             self.add(part)
         self.depth -= 1
         self.lines.append(f"{indent}{tail}")
@@ -68,9 +70,12 @@ class Source:
         return "\n".join(self.lines) + "\n"
 
 
+_CALL = re.compile(r"[\w\]]\(")
+
+
 def _split_call(line: str) -> tuple[str, list[str], str]:
     """`a = f(x, y)` as its opening, its arguments, and its closing bracket."""
-    start = line.index("(")
+    start = next((m.end() - 1 for m in _CALL.finditer(line)), line.index("("))
     depth = 0
     parts: list[str] = []
     part = ""
@@ -78,8 +83,8 @@ def _split_call(line: str) -> tuple[str, list[str], str]:
         char = line[position]
         if depth == 0 and char == ")":
             parts.append(part.strip())
-            # One part may be an expression in brackets, which a comma would make a tuple.
-            comma = "," if len(parts) > 1 else ""
+            # Around one expression, a comma would make a tuple of it.
+            comma = "" if len(parts) == 1 and not _CALL.search(line[: start + 1]) else ","
             return line[: start + 1], [f"{p}{comma}" for p in parts if p], line[position:]
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(char, 0)
         if depth == 0 and char == ",":
@@ -187,6 +192,26 @@ class Scope:
             if (made := _made_from(value, f"({a} + {b})", total)) is not None:
                 return made
         return None
+
+
+@dataclass(slots=True)
+class PartScope(Scope):
+    """The scope of a helper function: a number that follows from none of its sizes is passed in."""
+
+    given: dict[str, Number] = field(default_factory=dict)
+
+    def number(self, value: Number) -> str:
+        """An expression for a number, or the name of the argument that brings it."""
+        try:
+            # Zero-argument super() loses its class in a dataclass with slots.
+            return Scope.number(self, value)
+        except UnsupportedError:
+            for name, known in self.given.items():
+                if known == value:
+                    return name
+            name = f"factor_{len(self.given) + 1}" if self.given else "factor"
+            self.given[name] = value
+            return name
 
 
 def _one_axis(tensor: str, shape: Sequence[Size], value: Size, *, from_last: bool) -> str | None:
