@@ -170,7 +170,7 @@ def walk_of(graph: Graph, source: int, axes: Axes, found: Alignment) -> Walk:
         # An axis that no operand walks along has the size 1.
         broadcast = node.shape[dim] == 1 and found.sizes.get(axis, 1) != 1
         result[axis] = 0 if broadcast else strides[dim]
-    return Walk(result, node.offset if has_own else 0)
+    return Walk(result, int(node.value) if node.op is Op.IOTA else node.offset)
 
 
 def walk_of_result(

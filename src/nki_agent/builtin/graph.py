@@ -50,7 +50,7 @@ class Op(StrEnum):
     TRANSPOSE = "transpose"
     """A VIEW whose rows are not contiguous, stored row by row."""
     IOTA = "iota"
-    """Whole numbers that run along the axes: `offset`, and `strides` for a step of each axis."""
+    """Whole numbers that run along the axes: `value` at the start, `strides` for their steps."""
     PARTS = "parts"
     """Values side by side: each input fills a region of the result that begins at its place."""
 
@@ -233,10 +233,10 @@ class GraphBuilder:
         )
 
     def iota(
-        self, shape: Shape, *, steps: Shape, offset: int = 0, dtype: DType = DType.INT32
+        self, shape: Shape, *, steps: Shape, start: int = 0, dtype: DType = DType.INT32
     ) -> int:
-        """Whole numbers: `offset`, and `steps[axis]` more for each index of an axis."""
-        return self._add(op=Op.IOTA, shape=shape, dtype=dtype, strides=steps, offset=offset)
+        """Whole numbers: `start`, and `steps[axis]` more for each index of an axis."""
+        return self._add(op=Op.IOTA, shape=shape, dtype=dtype, strides=steps, value=float(start))
 
     def _iota_view(self, base: Node, *, shape: Shape, strides: Shape, offset: int) -> int:
         """A view of whole numbers is such numbers too, while its axes are axes of the base."""
@@ -255,11 +255,11 @@ class GraphBuilder:
                 steps.append(base.strides[axis] * (stride // walk[axis]))
             else:
                 raise UnsupportedError(base.origin, "a view across its axes")
-        start = base.offset
+        start = int(base.value)
         for size, stride, step in zip(base.shape, walk, base.strides, strict=True):
             index = offset // stride % size if stride else 0
             start += index * step
-        return self.iota(shape, steps=tuple(steps), offset=start, dtype=base.dtype)
+        return self.iota(shape, steps=tuple(steps), start=start, dtype=base.dtype)
 
     def parts(self, shape: Shape, dtype: DType, inputs: Sequence[int], places: Shape) -> int:
         """Values of the result's rank side by side, each at its place. Each gets its own node."""
@@ -433,7 +433,7 @@ class GraphBuilder:
         if node.op is Op.CONST:
             return self.const(node.value, node.shape, dtype)
         if node.op is Op.IOTA and dtype is not DType.BOOL:
-            return self.iota(node.shape, steps=node.strides, offset=node.offset, dtype=dtype)
+            return self.iota(node.shape, steps=node.strides, start=int(node.value), dtype=dtype)
         return self.unary("copy", source, dtype)
 
 
@@ -477,7 +477,7 @@ def fold_iota(builder: GraphBuilder, function: str, a: Node, b: Node) -> int | N
             return builder.binary(function, apart, builder.const(0.0), DType.BOOL)
         case _:
             return None
-    return builder.iota(shape, steps=tuple(steps), offset=offset, dtype=dtype)
+    return builder.iota(shape, steps=tuple(steps), start=offset, dtype=dtype)
 
 
 def _runs(node: Node, rank: int) -> tuple[list[int], int]:
@@ -485,7 +485,7 @@ def _runs(node: Node, rank: int) -> tuple[list[int], int]:
     if node.op is Op.CONST:
         return [0] * rank, int(node.value)
     steps = [0 if n == 1 else step for n, step in zip(node.shape, node.strides, strict=True)]
-    return [0] * (rank - len(steps)) + steps, node.offset
+    return [0] * (rank - len(steps)) + steps, int(node.value)
 
 
 def _wider(first: Node, second: Node) -> DType:

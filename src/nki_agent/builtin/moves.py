@@ -172,14 +172,14 @@ def _arange(rules: Rules, *bounds: float, **_: object) -> Ref:
     if not all(float(b).is_integer() for b in (start, step)):
         raise UnsupportedError("arange", "its steps are no whole numbers")
     count = max(0, int(-((start - end) // step)))
-    return Ref(rules.builder.iota((count,), steps=(int(step),), offset=int(start)))
+    return Ref(rules.builder.iota((count,), steps=(int(step),), start=int(start)))
 
 
 def _triangle(function: str, rules: Rules, x: Ref, diagonal: int = 0) -> Ref:
     """Zero where `column - row - diagonal` is on the wrong side of 0."""
     node = rules.node(x)
     steps = (*(0,) * (len(node.shape) - PAIR), -1, 1)
-    apart = rules.builder.iota(node.shape, steps=steps, offset=-int(diagonal))
+    apart = rules.builder.iota(node.shape, steps=steps, start=-int(diagonal))
     kept = Ref(rules.builder.binary(function, apart, rules.builder.const(0.0), DType.BOOL))
     if node.dtype is not DType.BOOL:
         return rules.where(kept, x, 0.0)
