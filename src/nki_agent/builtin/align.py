@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nki_agent.builtin.graph import Graph, Node, Op, contiguous_strides
-from nki_agent.builtin.plan import Size
+from nki_agent.builtin.plan import Size, Stored
 
 Axes = tuple[int | None, ...]
 
@@ -164,7 +164,8 @@ class Walk:
 def walk_of(graph: Graph, source: int, axes: Axes, found: Alignment) -> Walk:
     """Strides of an outside operand whose last dimensions lie along `axes`, right-aligned."""
     node = graph[source]
-    strides = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
+    has_own = node.op in (Op.VIEW, Op.IOTA)
+    strides = node.strides if has_own else contiguous_strides(node.shape)
     result: dict[int, int] = {}
     for dim, axis in enumerate(axes[len(axes) - len(node.shape) :]):
         if axis is None:
@@ -172,7 +173,20 @@ def walk_of(graph: Graph, source: int, axes: Axes, found: Alignment) -> Walk:
         # An axis that no operand walks along has the size 1.
         broadcast = node.shape[dim] == 1 and found.sizes.get(axis, 1) != 1
         result[axis] = 0 if broadcast else strides[dim]
-    return Walk(result, node.offset if node.op is Op.VIEW else 0)
+    return Walk(result, int(node.value) if node.op is Op.IOTA else node.offset)
+
+
+def walk_of_result(
+    graph: Graph, node_id: int, found: Alignment, stored: Stored, index: int
+) -> Walk:
+    """Strides of a value that a stage writes, in its own tensor or in a region of a larger one."""
+    strides = contiguous_strides(graph[node_id].shape)
+    offset = 0
+    if stored.strides is not None and stored.offset is not None:
+        strides = tuple(size[index] for size in stored.strides)
+        offset = stored.offset[index]
+    pairs = zip(found.axes[node_id], strides, strict=True)
+    return Walk({axis: s for axis, s in pairs if axis is not None}, offset)
 
 
 def outside_operands(

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nki_agent.builtin.graph import Graph, Node, Op
+from nki_agent.builtin.graph import Graph, Node, Op, is_position_mask
 from nki_agent.builtin.plan import (
+    Access,
     Activate,
+    AffineSelect,
     Combine,
     Copy,
     CopyWhere,
     Fill,
     Invert,
+    Iota,
     Kind,
     Load,
     Number,
@@ -99,6 +102,8 @@ class Tiles:
         self._negatives: dict[str, Tile] = {}
         self._fills: dict[Number, Tile] = {}
         self._waiting: set[int] = set()
+        self._users: dict[int, list[int]] | None = None
+        self.positions: dict[int, tuple[Place, Access]] = {}
 
     # -- tiles ------------------------------------------------------------------------------------
     def name(self, wanted: str) -> str:
@@ -124,9 +129,19 @@ class Tiles:
         """This node is in this tile already."""
         self._values[node_id] = Pending(tile, (), tile.kind, tile.level)
 
+    def offer(self, node_id: int, place: Place, access: Access) -> None:
+        """Whole numbers along the axes, which are made where a step needs them as a tile."""
+        self.positions[node_id] = place, access
+
     def emit(self, level: int, step: Step) -> None:
         """Append a step to the loop of this depth."""
         self.levels[level].append(step)
+
+    def num_readers(self, node_id: int) -> int:
+        """Nodes that read a value; an output counts."""
+        if self._users is None:
+            self._users = self.graph.users()
+        return len(self._users[node_id])
 
     def number(self, value: float) -> Number:
         """The same number at every shape set."""
@@ -142,7 +157,23 @@ class Tiles:
             return self._numbers[node_id]
         if node.op is Op.VIEW:
             return self.value(node.inputs[0])
+        if node_id in self.positions:
+            place, access = self.positions[node_id]
+            tile = self.tile("positions", place)
+            self.emit(place.level, Iota(dst=tile, access=access))
+            self.bind(node_id, tile)
+            return self._values[node_id]
+        if is_position_mask(self.graph.nodes, node):
+            self._values[node_id] = self._compare(node)
+            return self._values[node_id]
         raise KeyError(node_id)
+
+    def _compare(self, node: Node) -> Value:
+        """Whole numbers along the axes compared with 0, as a tile."""
+        value = self.value(node.inputs[0])
+        assert isinstance(value, Pending)
+        against = Scalar(op=node.function, operand=self.number(0))
+        return replace(value, scalars=(against,))
 
     def settle(self, node_id: int, wanted: str = "", dtype: DType | None = None) -> Tile:
         """The node's value in a tile, with all pending operators applied."""
@@ -311,7 +342,7 @@ def _written_to(step: Step, tile: Tile) -> Step:
         case Load():
             return replace(step, dst=tile)
         case (
-            Fill() | Activate() | Scale() | Combine() | ScaleCombine()
+            Fill() | Iota() | AffineSelect() | Activate() | Scale() | Combine() | ScaleCombine()
             | Reduce() | Invert() | Copy() | CopyWhere() | Scan()
         ):  # fmt: skip
             return replace(step, dst=tile)

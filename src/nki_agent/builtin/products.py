@@ -23,6 +23,7 @@ from nki_agent.builtin.align import (
     share_axes,
     varying,
     walk_of,
+    walk_of_result,
 )
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
@@ -172,12 +173,9 @@ class MatmulPlanner:
         return [walk_of(graph, source, axes, found) for graph, found in pairs]
 
     def _output_walks(self, node: int) -> list[Walk]:
-        walks = []
-        for graph, found in zip(self.captured.graphs, self.alignments, strict=True):
-            strides = contiguous_strides(graph[node].shape)
-            pairs = zip(found.axes[node], strides, strict=True)
-            walks.append(Walk({axis: s for axis, s in pairs if axis is not None}, 0))
-        return walks
+        stored = self.buffers[node]
+        pairs = zip(self.captured.graphs, self.alignments, strict=True)
+        return [walk_of_result(g, node, a, stored, i) for i, (g, a) in enumerate(pairs)]
 
     # -- sizes of blocks --------------------------------------------------------------------------
     def _blocks(

@@ -24,14 +24,17 @@ from nki_agent.builtin.align import (
     share_axes,
     varying,
     walk_of,
+    walk_of_result,
 )
 from nki_agent.builtin.balance import Estimate, balance, find_cuts
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.graph import Node, Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
 from nki_agent.builtin.plan import (
     Access,
+    AffineSelect,
+    Iota,
     Kind,
     Load,
     RowsPlan,
@@ -165,12 +168,9 @@ class RowsPlanner:
         ]
 
     def _output_walks(self, node: int) -> list[Walk]:
-        walks = []
-        for graph, found in zip(self.captured.graphs, self.alignments, strict=True):
-            strides = contiguous_strides(graph[node].shape)
-            pairs = zip(found.axes[node], strides, strict=True)
-            walks.append(Walk({axis: s for axis, s in pairs if axis is not None}, 0))
-        return walks
+        stored = self.buffers[node]
+        pairs = zip(self.captured.graphs, self.alignments, strict=True)
+        return [walk_of_result(g, node, a, stored, i) for i, (g, a) in enumerate(pairs)]
 
     def _space(self) -> _Space:
         first = self.alignments[0]
@@ -261,7 +261,10 @@ class RowsPlanner:
 
     def _wide_values(self) -> list[int]:
         """Base nodes of the stage's larger tensors in HBM."""
-        found = [*(self.graph.base(s).id for s in self.operands), *self.outputs]
+        found = [
+            *(b for s in self.operands if (b := self.graph.base(s).id) in self.buffers),
+            *self.outputs,
+        ]
         largest = max(self.graph[n].num_elems for n in found)
         return [n for n in found if self.graph[n].num_elems == largest]
 
@@ -339,7 +342,9 @@ class RowsPlanner:
         )
         floor_ns = moved / self.chip.dma_bytes_per_ns
         spread = fold_columns(balance(steps, estimate, floor_ns=floor_ns, scratch=names))
-        if self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES:
+        by_position = any(isinstance(step, Iota | AffineSelect) for step in spread)
+        if by_position or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES:
+            # Functions of phases do not know which rows they are given.
             return spread, ()
         last = len(space.outer) + 1 + (block is not None and not space.is_flat)
         between = any(0 < tile.level < last for step in spread for tile in step_reads(step))
@@ -369,6 +374,9 @@ class RowsPlanner:
         base = self.graph.base(source)
         moving = moving_axes(walks)
         place = space.place(moving, has_col_loop=has_col_loop)
+        if base.op is Op.IOTA:
+            lowering.offer(source, place, self._access(space, "", walks))
+            return
         stored = self.buffers[base.id]
         name = stored.name
         is_scalar = place.kind is Kind.ONE or (place.kind is Kind.ROW and not lowering.is_packed)

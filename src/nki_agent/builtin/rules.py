@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nki_agent.builtin.graph import GraphBuilder, Node, contiguous_strides
+from nki_agent.builtin.graph import GraphBuilder, Node, Op
+from nki_agent.isa.dtype import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,18 @@ class Rules:
 
     def where(self, condition: Ref, x: Value, y: Value) -> Ref:
         """X where the condition holds, else y."""
+        node = self.node(condition)
+        if node.op is Op.BINARY and node.function == "equal":
+            inner, other = (self.node(Ref(i)) for i in node.inputs)
+            if inner.dtype is DType.BOOL and other.op is Op.CONST and other.value == 0:
+                return self.where(Ref(inner.id), y, x)
+        if node.op is Op.BINARY and node.function in ("logical_and", "logical_or"):
+            # One choice after the other, so that each may be an instruction of its own.
+            left, right = (Ref(i) for i in node.inputs)
+            if all(self.node(part).dtype is DType.BOOL for part in (left, right)):
+                chosen = self.where(right, x, y)
+                pair = (chosen, y) if node.function == "logical_and" else (x, chosen)
+                return self.where(left, *pair)
         return Ref(self.builder.where(condition.id, self.lift(x).id, self.lift(y).id))
 
     def clamp(self, x: Value, low: Value | None, high: Value | None) -> Ref:

@@ -7,7 +7,8 @@ are read and written backwards.
 
 from __future__ import annotations
 
-from nki_agent.builtin.graph import Node, UnsupportedError, contiguous_strides
+from nki_agent.builtin.graph import Node, Op, UnsupportedError
+from nki_agent.builtin.moves import cut
 from nki_agent.builtin.pending import Place, Tiles
 from nki_agent.builtin.plan import Fill, Kind, Scan, Tile
 from nki_agent.builtin.rules import Ref, Rules
@@ -23,30 +24,21 @@ def scan_rule(function: str, rules: Rules, x: Ref, dim: int, **_: object) -> Ref
     rank = len(node.shape)
     axis = dim % rank
     order = [*(a for a in range(rank) if a != axis), axis]
-    source = builder.permute(x.id, order)
-    moved = builder.nodes[source]
-    if moved.strides and moved.strides[-1] < 0:
-        straight = flip_rule(rules, Ref(source), [rank - 1])
-        made = flip_rule(
-            rules, Ref(builder.scan(function + BACKWARD, [straight.id])), [rank - 1]
-        ).id
+    copied = node.op is Op.UNARY and node.function == "copy"
+    flipped = builder.permute(node.inputs[0] if copied else x.id, order)
+    if any(stride < 0 for stride in builder.nodes[flipped].strides[-1:]):
+        straight = _turned_round(rules, Ref(flipped))
+        made = _turned_round(rules, Ref(builder.scan(function + BACKWARD, [straight.id]))).id
     else:
+        source = builder.permute(x.id, order)
         made = builder.scan(function, [source])
     return Ref(builder.permute(made, [order.index(a) for a in range(rank)]))
 
 
-def flip_rule(rules: Rules, x: Ref, dims: list[int]) -> Ref:
-    """A view that walks some axes backwards."""
-    builder = rules.builder
-    node = rules.node(x)
-    strides = list(node.strides or contiguous_strides(node.shape))
-    offset = node.offset
-    for dim in dims:
-        axis = dim % len(node.shape)
-        offset += strides[axis] * (node.shape[axis] - 1)
-        strides[axis] = -strides[axis]
-    base = builder.base_of(x.id)
-    return Ref(builder.view(base, shape=node.shape, strides=tuple(strides), offset=offset))
+def _turned_round(rules: Rules, x: Ref) -> Ref:
+    """A view of the last axis from its end."""
+    axis = len(rules.node(x).shape) - 1
+    return cut(rules, x, axis, rules.node(x).shape[axis] - 1, -1, -1)
 
 
 def lower_scan(lowering: Tiles, node: Node) -> Tile:

@@ -17,6 +17,7 @@ import numpy as np
 
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.plan import Number, Size
+from nki_agent.builtin.sizes import derive_size
 
 LINE_MAX = 100
 _CLOSE = 1e-6
@@ -139,7 +140,7 @@ class Scope:
             if (text := _scaled_axis(tensor, self.shapes[tensor], value)) is not None:
                 return text
         axes = list(self._axes(order))
-        for find_any in (_ratio_of_axes, _next_to_axis, _table_by_axis):
+        for find_any in (_ratio_of_axes, _next_to_axis, derive_size, _table_by_axis):
             if (text := find_any(axes, value)) is not None:
                 return text
         raise UnsupportedError(
