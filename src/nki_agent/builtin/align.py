@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nki_agent.builtin.graph import Graph, Node, Op, contiguous_strides
-from nki_agent.builtin.plan import Size
+from nki_agent.builtin.plan import Size, Stored
 
 Axes = tuple[int | None, ...]
 
@@ -57,6 +57,12 @@ def share_axes(alignments: Sequence[Alignment]) -> None:
     for found in alignments:
         for axis in axes:
             found.sizes.setdefault(axis, 1)
+    # A dimension of one element shows its axis at another shape set.
+    for node_id in alignments[0].axes:
+        known = zip(*(found.axes[node_id] for found in alignments), strict=True)
+        shared = tuple(next((a for a in dim if a is not None), None) for dim in known)
+        for found in alignments:
+            found.axes[node_id] = shared
 
 
 def _place(graph: Graph, node: Node, found: Alignment) -> bool:
@@ -155,7 +161,8 @@ class Walk:
 def walk_of(graph: Graph, source: int, axes: Axes, found: Alignment) -> Walk:
     """Strides of an outside operand whose last dimensions lie along `axes`, right-aligned."""
     node = graph[source]
-    strides = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
+    has_own = node.op in (Op.VIEW, Op.IOTA)
+    strides = node.strides if has_own else contiguous_strides(node.shape)
     result: dict[int, int] = {}
     for dim, axis in enumerate(axes[len(axes) - len(node.shape) :]):
         if axis is None:
@@ -163,7 +170,20 @@ def walk_of(graph: Graph, source: int, axes: Axes, found: Alignment) -> Walk:
         # An axis that no operand walks along has the size 1.
         broadcast = node.shape[dim] == 1 and found.sizes.get(axis, 1) != 1
         result[axis] = 0 if broadcast else strides[dim]
-    return Walk(result, node.offset if node.op is Op.VIEW else 0)
+    return Walk(result, int(node.value) if node.op is Op.IOTA else node.offset)
+
+
+def walk_of_result(
+    graph: Graph, node_id: int, found: Alignment, stored: Stored, index: int
+) -> Walk:
+    """Strides of a value that a stage writes, in its own tensor or in a region of a larger one."""
+    strides = contiguous_strides(graph[node_id].shape)
+    offset = 0
+    if stored.strides is not None and stored.offset is not None:
+        strides = tuple(size[index] for size in stored.strides)
+        offset = stored.offset[index]
+    pairs = zip(found.axes[node_id], strides, strict=True)
+    return Walk({axis: s for axis, s in pairs if axis is not None}, offset)
 
 
 def outside_operands(
@@ -243,12 +263,22 @@ def _joins(
 def group_stride(
     group: Sequence[int], walks: Sequence[Walk], sizes: Sequence[dict[int, int]]
 ) -> Size:
-    """A merged group's stride for one tensor at each shape set: its innermost moving axis's."""
-    result = []
+    """A merged group's stride for one tensor at each shape set: its innermost moving axis's.
+
+    Where the whole group is one element, any stride is right; it takes the one that the layout
+    gives it if the tensor moves along the group at another shape set, so that one expression fits.
+    """
+    result: list[int | None] = []
     for walk, size in zip(walks, sizes, strict=True):
         moving = [axis for axis in group if size[axis] != 1]
-        result.append(walk.strides.get(moving[-1], 0) if moving else 0)
-    return tuple(result)
+        result.append(walk.strides.get(moving[-1], 0) if moving else None)
+    is_moving = any(result)
+    return tuple(
+        stride
+        if stride is not None
+        else (walk.strides.get(group[-1], 0) if is_moving and group else 0)
+        for stride, walk in zip(result, walks, strict=True)
+    )
 
 
 def group_size(group: Sequence[int], sizes: Sequence[dict[int, int]]) -> Size:

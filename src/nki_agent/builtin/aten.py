@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from nki_agent.builtin.graph import UnsupportedError
+from nki_agent.builtin.moves import MOVES
 from nki_agent.builtin.rules import Ref, Rules, Value
-from nki_agent.isa.dtype import DType
 
 Result = Ref | tuple[Ref | None, ...]
 Rule = Callable[..., Result]
@@ -183,18 +183,6 @@ def _masked_fill(rules: Rules, x: Ref, mask: Ref, value: Value) -> Ref:
 
 def _logical_not(rules: Rules, x: Ref) -> Ref:
     return rules.binary("equal", x, 0.0)
-
-
-def _bitwise(function: str, rules: Rules, x: Value, y: Value) -> Ref:
-    if rules.node(x).dtype is not DType.BOOL:
-        raise UnsupportedError(function, "bitwise operators on integers are not covered")
-    return rules.binary(function, x, y)
-
-
-def _bitwise_not(rules: Rules, x: Ref) -> Ref:
-    if rules.node(x).dtype is not DType.BOOL:
-        raise UnsupportedError("bitwise_not", "bitwise operators on integers are not covered")
-    return _logical_not(rules, x)
 
 
 # -- reductions -----------------------------------------------------------------------------------
@@ -391,6 +379,7 @@ _BINARY = {
 }  # fmt: skip
 
 ATEN: dict[str, Rule] = {
+    **MOVES,
     **{name: partial(_unary, function) for name, function in _UNARY.items()},
     **{name: partial(_binary, function) for name, function in _BINARY.items()},
     "add": _add,
@@ -425,9 +414,6 @@ ATEN: dict[str, Rule] = {
     "where": _where,
     "masked_fill": _masked_fill,
     "logical_not": _logical_not,
-    "bitwise_and": partial(_bitwise, "logical_and"),
-    "bitwise_or": partial(_bitwise, "logical_or"),
-    "bitwise_not": _bitwise_not,
     "sum": _sum,
     "mean": _mean,
     "prod": _prod,

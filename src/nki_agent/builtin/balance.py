@@ -12,11 +12,13 @@ from itertools import product
 
 from nki_agent.builtin.plan import (
     Activate,
+    AffineSelect,
     Combine,
     Copy,
     CopyWhere,
     Fill,
     Invert,
+    Iota,
     Kind,
     Load,
     Number,
@@ -63,6 +65,8 @@ class Estimate:
                 return Engine.SCALAR
             case Combine() | Copy() | Fill():
                 return step.engine or self._default(step)
+            case Iota() | AffineSelect():
+                return Engine.GPSIMD
             case Scale() if any(s.op == "power" for s in step.scalars):
                 return Engine.GPSIMD
             case Scale() | ScaleCombine() | Reduce() | Invert() | CopyWhere():

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
     ROWWISE,
+    SOURCES,
     Graph,
     GraphBuilder,
     Op,
     UnsupportedError,
     contiguous_strides,
+    is_position_mask,
     is_transposed,
     prune,
 )
@@ -84,7 +86,7 @@ def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
 
 def make_captured(graphs: list[Graph]) -> Captured:
     """Check that the graphs are the same but for sizes, and prepare them for planning."""
-    ready = [store_transposed(take_apart(graph)) for graph in graphs]
+    ready = [own_masks(store_transposed(take_apart(graph))) for graph in graphs]
     first = ready[0]
     for other in ready[1:]:
         pairs = zip(first.nodes, other.nodes, strict=False)
@@ -109,7 +111,7 @@ def take_apart(graph: Graph) -> Graph:
         taken = {
             builder.nodes[o].inputs[0] if builder.nodes[o].op is Op.VIEW else o for o in outputs
         }
-        if plain and base.op not in (Op.INPUT, Op.CONST) and base.id not in taken:
+        if plain and base.op not in SOURCES and base.id not in taken:
             outputs.append(output)
             continue
         builder.origin = node.origin
@@ -141,6 +143,27 @@ def store_transposed(graph: Graph) -> Graph:
     )
 
 
+def own_masks(graph: Graph) -> Graph:
+    """Give each reader of a mask by position its own, which is never stored."""
+    builder = GraphBuilder(arguments=list(graph.arguments))
+    new_id: dict[int, int] = {}
+    for node in graph.nodes:
+        sources = []
+        for source in node.inputs:
+            mask = graph[source]
+            if is_position_mask(graph.nodes, mask):
+                pair = [builder.repeat(graph[i], ()) for i in mask.inputs]
+                sources.append(builder.repeat(mask, pair))
+            elif mask.op is Op.IOTA:
+                sources.append(builder.repeat(mask, ()))
+            else:
+                sources.append(new_id[source])
+        new_id[node.id] = builder.repeat(node, sources)
+    return prune(
+        Graph(tuple(builder.nodes), graph.arguments, tuple(new_id[o] for o in graph.outputs))
+    )
+
+
 def expand_softmax(graph: Graph, keep: frozenset[int]) -> Graph:
     """Replace each softmax by row maximum, exponentials and row sum, but for those in `keep`."""
     if not any(node.op is Op.SOFTMAX and node.id not in keep for node in graph.nodes):
@@ -150,22 +173,7 @@ def expand_softmax(graph: Graph, keep: frozenset[int]) -> Graph:
     for node in graph.nodes:
         builder.origin = node.origin
         if node.op is not Op.SOFTMAX or node.id in keep:
-            fields = {
-                name: getattr(node, name)
-                for name in (
-                    "op",
-                    "shape",
-                    "dtype",
-                    "function",
-                    "axes",
-                    "value",
-                    "strides",
-                    "offset",
-                    "name",
-                    "causal",
-                )
-            }
-            new_id[node.id] = builder._add(**fields, inputs=tuple(new_id[i] for i in node.inputs))
+            new_id[node.id] = builder.repeat(node, [new_id[i] for i in node.inputs])
             continue
         new_id[node.id] = _softmax(
             builder, node.function, new_id[node.inputs[0]], node.axes, causal=node.causal

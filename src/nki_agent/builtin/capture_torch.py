@@ -312,6 +312,8 @@ _MATMULS = frozenset(
 )
 _CONSTANTS = frozenset({torch.tensor, torch.as_tensor})
 _MATRIX_RANK = 2
+HEADED_RANK = 3
+"""Masks of this rank or more have an axis of heads."""
 
 
 class _Products(TorchFunctionMode):
@@ -368,25 +370,44 @@ class _Products(TorchFunctionMode):
         dropout_p, is_causal, *_ = (*rest, 0.0, False)[: max(2, len(rest))]
         is_causal = options.get("is_causal", is_causal)
         scale = options.get("scale")
-        if options.get("dropout_p", dropout_p) or options.get("enable_gqa"):
-            raise UnsupportedError(
-                "scaled_dot_product_attention", "dropout and grouped heads are not covered"
-            )
-        scores = (query @ key.transpose(-2, -1)) * (
+        if options.get("dropout_p", dropout_p):
+            raise UnsupportedError("scaled_dot_product_attention", "dropout is not covered")
+        if options.pop("enable_gqa", False):
+            return self._attend_in_groups(query, key, value, attn_mask, *rest, **options)
+        scores = self._multiply(query, key.transpose(-2, -1)) * (
             query.shape[-1] ** -0.5 if scale is None else scale
         )
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
         if attn_mask is not None:
             is_bool = attn_mask.dtype is torch.bool
             scores = (
                 scores.masked_fill(~attn_mask, float("-inf")) if is_bool else scores + attn_mask
             )
         weights = torch.softmax(scores, -1)
-        if is_causal:
-            tracer = self._tracer
-            made = tracer.find(weights, "scaled_dot_product_attention")
-            source = tracer.builder.nodes[made].inputs[0]
-            tracer.bind(weights, tracer.builder.softmax(source, causal=True))
-        return weights @ value
+        return self._multiply(weights, value)
+
+    def _attend_in_groups(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
+        *rest: float,
+        **options: Any,
+    ) -> torch.Tensor:
+        """Heads that share keys and values lie side by side, which are read by all of them."""
+        groups = key.shape[-3]
+        query = query.unflatten(-3, (groups, -1))
+        is_shared = mask is None or mask.dim() < HEADED_RANK or mask.shape[-3] == 1
+        if query.shape[-2] == 1 and is_shared:
+            # With one query each, the heads of a group are the rows of one product.
+            result = self._attend(query.squeeze(-2), key, value, mask, *rest, **options)
+            return result.flatten(-3, -2).unsqueeze(-2)
+        if mask is not None and mask.dim() >= HEADED_RANK:
+            mask = mask.unsqueeze(-3) if is_shared else mask.unflatten(-3, (groups, -1))
+        pair = key.unsqueeze(-3), value.unsqueeze(-3)
+        return self._attend(query, *pair, mask, *rest, **options).flatten(-4, -3)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

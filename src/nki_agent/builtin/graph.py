@@ -49,11 +49,19 @@ class Op(StrEnum):
     MATMUL = "matmul"
     TRANSPOSE = "transpose"
     """A VIEW whose rows are not contiguous, stored row by row."""
+    IOTA = "iota"
+    """Whole numbers that run along the axes: `value` at the start, `strides` for their steps."""
+    PARTS = "parts"
+    """Values side by side: each input fills a region of the result that begins at its place."""
 
 
 ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
 ROWWISE = ELEMENTWISE | {Op.REDUCE}
+SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA})
+"""What no stage computes."""
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
+BITS = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"})
+"""Functions of whole numbers bit by bit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +71,7 @@ class Node:
     `strides` and `offset` (in elements of the base) belong to VIEW; `axes` to REDUCE
     (non-negative); `value` to CONST; `function` to UNARY, BINARY, REDUCE (`add`, `maximum`,
     `minimum`, `multiply`), SOFTMAX (`softmax` or `log_softmax`); `name` to INPUT; `causal` to
-    SOFTMAX of masked attention scores.
+    SOFTMAX of masked attention scores; `places` (elements of the result) to PARTS.
     """
 
     id: int
@@ -78,6 +86,7 @@ class Node:
     offset: int = 0
     name: str = ""
     causal: bool = False
+    places: tuple[int, ...] = ()
     origin: str = ""
     """The reference's own word for it, for messages."""
     label: str = ""
@@ -131,6 +140,14 @@ def is_transposed(node: Node) -> bool:
         stride == 1 and size > 1
         for size, stride in zip(node.shape[:-1], node.strides[:-1], strict=True)
     )
+
+
+def is_position_mask(nodes: Sequence[Node], node: Node) -> bool:
+    """Whether a value compares whole numbers that run along the axes with 0."""
+    if node.op is not Op.BINARY or node.function not in COMPARISONS:
+        return False
+    first, second = (nodes[i] for i in node.inputs)
+    return first.op is Op.IOTA and second.op is Op.CONST
 
 
 def contiguous_strides(shape: Sequence[int]) -> Shape:
@@ -197,6 +214,11 @@ class GraphBuilder:
         assert base.op is not Op.VIEW
         if base.op is Op.CONST:
             return self.const(base.value, shape, base.dtype)
+        if base.op is Op.IOTA:
+            return self._iota_view(base, shape=shape, strides=strides, offset=offset)
+        if is_position_mask(self.nodes, base) and base.shape != shape:
+            inner = self.view(base.inputs[0], shape=shape, strides=strides, offset=offset)
+            return self.binary(base.function, inner, base.inputs[1], base.dtype)
         if shape == base.shape and offset == 0:
             wanted = contiguous_strides(shape)
             if all(size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True)):
@@ -208,6 +230,42 @@ class GraphBuilder:
             inputs=(source,),
             strides=strides,
             offset=offset,
+        )
+
+    def iota(
+        self, shape: Shape, *, steps: Shape, start: int = 0, dtype: DType = DType.INT32
+    ) -> int:
+        """Whole numbers: `start`, and `steps[axis]` more for each index of an axis."""
+        return self._add(op=Op.IOTA, shape=shape, dtype=dtype, strides=steps, value=float(start))
+
+    def _iota_view(self, base: Node, *, shape: Shape, strides: Shape, offset: int) -> int:
+        """A view of whole numbers is such numbers too, while its axes are axes of the base."""
+        walk = contiguous_strides(base.shape)
+        steps: list[int] = []
+        for size, stride in zip(shape, strides, strict=True):
+            inner = [
+                i
+                for i, w in enumerate(walk)
+                if w and stride % w == 0 and (size - 1) * (stride // w) < base.shape[i]
+            ]
+            if size == 1 or stride == 0:
+                steps.append(0)
+            elif inner:
+                axis = min(inner, key=lambda i: -walk[i])
+                steps.append(base.strides[axis] * (stride // walk[axis]))
+            else:
+                raise UnsupportedError(base.origin, "a view across its axes")
+        start = int(base.value)
+        for size, stride, step in zip(base.shape, walk, base.strides, strict=True):
+            index = offset // stride % size if stride else 0
+            start += index * step
+        return self.iota(shape, steps=tuple(steps), start=start, dtype=base.dtype)
+
+    def parts(self, shape: Shape, dtype: DType, inputs: Sequence[int], places: Shape) -> int:
+        """Values of the result's rank side by side, each at its place. Each gets its own node."""
+        own = [self.unary("copy", i, dtype) for i in inputs]
+        return self._add(
+            op=Op.PARTS, shape=shape, dtype=dtype, inputs=tuple(own), places=tuple(places)
         )
 
     def unary(self, function: str, source: int, dtype: DType | None = None) -> int:
@@ -224,6 +282,8 @@ class GraphBuilder:
     def binary(self, function: str, first: int, second: int, dtype: DType | None = None) -> int:
         """One function of two values, broadcast."""
         a, b = self.nodes[first], self.nodes[second]
+        if Op.IOTA in (a.op, b.op) and (made := fold_iota(self, function, a, b)) is not None:
+            return made
         if a.op is Op.CONST and b.op is Op.CONST and function in _FOLD:
             shape = broadcast_shapes(a.shape, b.shape)
             return self.const(_FOLD[function](a.value, b.value), shape, dtype or a.dtype)
@@ -330,7 +390,13 @@ class GraphBuilder:
         )
 
     def matmul(self, first: int, second: int, dtype: DType) -> int:
-        """[..., M, K] @ [..., K, N] with broadcast leading axes."""
+        """[..., M, K] @ [..., K, N] with broadcast leading axes.
+
+        Operands that were only widened are taken as they were: the sums are in float32 anyway.
+        """
+        narrow = self._narrow(first), self._narrow(second)
+        if None not in narrow and self.nodes[narrow[0]].dtype is self.nodes[narrow[1]].dtype:  # type: ignore[index]
+            first, second = narrow  # type: ignore[assignment]
         a, b = self.nodes[first], self.nodes[second]
         lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return self._add(
@@ -339,6 +405,20 @@ class GraphBuilder:
             dtype=dtype,
             inputs=(first, second),
         )
+
+    def _narrow(self, node_id: int) -> int | None:
+        """What was cast to float32 from a shorter float, under the same view; None if not cast."""
+        node, base = self.nodes[node_id], self.nodes[self.base_of(node_id)]
+        if base.op is not Op.UNARY or base.function != "copy" or base.dtype is not DType.FLOAT32:
+            return None
+        source = self.nodes[base.inputs[0]]
+        if not source.dtype.is_float or source.dtype.itemsize >= base.dtype.itemsize:
+            return None
+        if node.op is not Op.VIEW:
+            return source.id
+        if source.op is Op.VIEW:
+            return None
+        return self.view(source.id, shape=node.shape, strides=node.strides, offset=node.offset)
 
     def transpose(self, source: int) -> int:
         """A view stored row by row through the Tensor Engine."""
@@ -352,6 +432,8 @@ class GraphBuilder:
             return source
         if node.op is Op.CONST:
             return self.const(node.value, node.shape, dtype)
+        if node.op is Op.IOTA and dtype is not DType.BOOL:
+            return self.iota(node.shape, steps=node.strides, start=int(node.value), dtype=dtype)
         return self.unary("copy", source, dtype)
 
 
@@ -363,6 +445,47 @@ _FOLD: dict[str, Callable[[float, float], float]] = {
     "maximum": max,
     "minimum": min,
 }
+
+
+_MIRRORED = {
+    "less": "greater", "greater": "less", "less_equal": "greater_equal",
+    "greater_equal": "less_equal", "equal": "equal", "not_equal": "not_equal",
+}  # fmt: skip
+
+
+def fold_iota(builder: GraphBuilder, function: str, a: Node, b: Node) -> int | None:
+    """Sums, multiples and comparisons of whole numbers along axes; None if it is none of these."""
+    if not all(n.op is Op.IOTA or (n.op is Op.CONST and n.value.is_integer()) for n in (a, b)):
+        return None
+    if a.op is Op.CONST and function in COMPARISONS:
+        return fold_iota(builder, _MIRRORED[function], b, a)
+    shape = broadcast_shapes(a.shape, b.shape)
+    (x, start), (y, shift) = _runs(a, len(shape)), _runs(b, len(shape))
+    dtype = a.dtype if a.op is Op.IOTA else b.dtype
+    match function:
+        case "add":
+            steps, offset = [p + q for p, q in zip(x, y, strict=True)], start + shift
+        case "subtract":
+            steps, offset = [p - q for p, q in zip(x, y, strict=True)], start - shift
+        case "multiply" if Op.CONST in (a.op, b.op):
+            factor = int(a.value if a.op is Op.CONST else b.value)
+            runs, begin = (y, shift) if a.op is Op.CONST else (x, start)
+            steps, offset = [p * factor for p in runs], begin * factor
+        case _ if function in COMPARISONS and not (b.op is Op.CONST and b.value == 0):
+            apart = fold_iota(builder, "subtract", a, b)
+            assert apart is not None
+            return builder.binary(function, apart, builder.const(0.0), DType.BOOL)
+        case _:
+            return None
+    return builder.iota(shape, steps=tuple(steps), start=offset, dtype=dtype)
+
+
+def _runs(node: Node, rank: int) -> tuple[list[int], int]:
+    """Steps over `rank` axes, and the number at their start."""
+    if node.op is Op.CONST:
+        return [0] * rank, int(node.value)
+    steps = [0 if n == 1 else step for n, step in zip(node.shape, node.strides, strict=True)]
+    return [0] * (rank - len(steps)) + steps, int(node.value)
 
 
 def _wider(first: Node, second: Node) -> DType:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nki_agent.builtin.graph import Node, Op, UnsupportedError
+from nki_agent.builtin.graph import BITS, Node, Op, UnsupportedError, is_position_mask
 from nki_agent.builtin.pending import (
     NAMES,
     REDUCED_NAMES,
@@ -19,24 +19,28 @@ from nki_agent.builtin.pending import (
 )
 from nki_agent.builtin.plan import (
     Activate,
+    AffineSelect,
     Combine,
     Copy,
     CopyWhere,
     Fill,
     Invert,
     Kind,
+    Load,
     Operand,
     Reduce,
     Scalar,
     Scale,
     ScaleCombine,
     Tile,
+    step_reads,
+    step_writes,
 )
 from nki_agent.isa.dtype import DType
 
 _COMMUTATIVE = frozenset(
     {"add", "multiply", "maximum", "minimum", "equal", "not_equal"}
-    | {"logical_and", "logical_or", "logical_xor"}
+    | {"logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"}
 )
 _MIRRORED = {
     "less": "greater",
@@ -44,6 +48,10 @@ _MIRRORED = {
     "less_equal": "greater_equal",
     "greater_equal": "less_equal",
 }
+_OPPOSITE = {
+    "less": "greater_equal", "greater_equal": "less", "greater": "less_equal",
+    "less_equal": "greater", "equal": "not_equal", "not_equal": "equal",
+}  # fmt: skip
 _ACTIVATIONS = frozenset(
     {"exp", "log", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid", "relu", "gelu", "silu"}
     | {"gelu_apprx_tanh", "mish", "erf", "softplus", "square", "sign", "abs", "arctan"}
@@ -57,8 +65,10 @@ class Lowering(Tiles):
     def lower(self, node: Node) -> None:
         """Lower one node."""
         match node.op:
-            case Op.INPUT | Op.CONST | Op.VIEW:
+            case Op.INPUT | Op.CONST | Op.VIEW | Op.IOTA:
                 return
+            case Op.BINARY if is_position_mask(self.graph.nodes, node):
+                return  # made where it is needed: a choice by position has its own instruction
             case Op.UNARY:
                 self._values[node.id] = self._unary(node)
             case Op.BINARY:
@@ -67,7 +77,7 @@ class Lowering(Tiles):
                 self._values[node.id] = self._where(node)
             case Op.REDUCE:
                 self._values[node.id] = self._reduce(node)
-            case Op.SOFTMAX | Op.MATMUL | Op.TRANSPOSE:
+            case Op.SOFTMAX | Op.MATMUL | Op.TRANSPOSE | Op.PARTS:
                 raise AssertionError(f"{node.op} is taken apart before it is lowered")
 
     def _chain(self, node: Node, value: Value, scalar: Scalar) -> Value:
@@ -83,9 +93,11 @@ class Lowering(Tiles):
     def _unary(self, node: Node) -> Value:
         source = node.inputs[0]
         value = self.value(source)
+        place = self.places[node.id]
+        if isinstance(value, tuple) and node.function == "copy":
+            return value
         if isinstance(value, tuple):
             raise UnsupportedError(node.origin, "a function of a constant")
-        place = self.places[node.id]
         if node.function == "copy":
             if not node.dtype.is_float and self.graph[source].dtype.is_float:
                 raise UnsupportedError(node.origin, f"casts to {node.dtype.value} are not covered")
@@ -108,7 +120,36 @@ class Lowering(Tiles):
             return self._divide(node)
         if node.function == "power":
             return self._power(node)
+        if node.function in BITS:
+            return self._bits(node)
         return self._pair(node, node.function, *node.inputs)
+
+    def _bits(self, node: Node) -> Value:
+        """Bit by bit, on tiles of whole numbers."""
+        place = self.places[node.id]
+        first, second = node.inputs
+        if isinstance(self.value(first), tuple) or self.value(first).kind is not place.kind:  # type: ignore[union-attr]
+            first, second = second, first
+            if node.function not in _COMMUTATIVE:
+                raise UnsupportedError(node.origin, "its first operand is broadcast")
+        data = self._as_whole(first)
+        other = self.value(second)
+        dst = self.tile("bits", place, DType.INT32)
+        if isinstance(other, tuple):
+            scalar = Scalar(op=node.function, operand=tuple(int(n) for n in other))
+            self.emit(place.level, Scale(dst=dst, data=data, scalars=(scalar,)))
+        else:
+            pair = Combine(dst=dst, first=data, second=self._as_whole(second), op=node.function)
+            self.emit(place.level, pair)
+        return self._pending(dst)
+
+    def _as_whole(self, node_id: int) -> Tile:
+        """The value in a tile of a dtype with bits."""
+        value = self.value(node_id)
+        assert isinstance(value, Pending)
+        if not value.scalars and not value.tile.dtype.is_float and not value.tile.in_psum:
+            return value.tile
+        return self.apply(value, "whole", DType.INT32)
 
     def _pair(self, node: Node, op: str, first: int, second: int) -> Value:
         a, b = self.value(first), self.value(second)
@@ -168,6 +209,9 @@ class Lowering(Tiles):
             )
         else:
             pair = self._raw(first), self._raw(second)
+            if all(tile.in_psum for tile in pair):
+                copied = self.apply(self._pending(pair[1]), "copied")
+                pair = (copied if pair[0] == pair[1] else pair[0]), copied
             dst = self.tile(wanted, place)
             self.emit(place.level, Combine(dst=dst, first=pair[0], second=pair[1], op=op))
         return self._pending(dst)
@@ -266,6 +310,8 @@ class Lowering(Tiles):
     def _where(self, node: Node) -> Value:
         condition, first, second = node.inputs
         place = self.places[node.id]
+        if (chosen := self._select(node, place)) is not None:
+            return chosen
         mask = self.settle(condition, "mask", DType.UINT8)
         dst = self.tile("chosen", place)
         otherwise = self.value(second)
@@ -276,12 +322,39 @@ class Lowering(Tiles):
             self.emit(place.level, step)
         else:
             self.emit(place.level, Copy(dst=dst, src=otherwise.tile))
-        chosen = self.value(first)
-        source: Operand = chosen if isinstance(chosen, tuple) else self._as_float32(first, place)
-        if mask.kind is not place.kind:
-            raise UnsupportedError(node.origin, "its condition is broadcast over rows or columns")
+        picked = self.value(first)
+        source: Operand = picked if isinstance(picked, tuple) else self._as_float32(first, place)
         self.emit(place.level, CopyWhere(dst=dst, src=source, predicate=mask))
         return self._pending(dst)
+
+    def _select(self, node: Node, place: Place) -> Value | None:
+        """A choice between a tile and a number by position; None if it is another choice."""
+        condition, first, second = node.inputs
+        test = self.graph[condition]
+        if not is_position_mask(self.graph.nodes, test):
+            return None
+        op, kept, number = test.function, first, self.value(second)
+        if isinstance(self.value(first), tuple):
+            op, kept, number = _OPPOSITE[op], second, self.value(first)
+        value = self.value(kept)
+        if not isinstance(number, tuple) or isinstance(value, tuple) or value.kind is not place.kind:
+            return None
+        data = self.apply(value, "scaled")
+        dst = data if self._is_own(kept, data) else self.tile("chosen", place)
+        access = self.positions[test.inputs[0]][1]
+        self.emit(
+            place.level, AffineSelect(dst=dst, data=data, access=access, op=op, value=number)
+        )
+        return self._pending(dst)
+
+    def _is_own(self, node_id: int, tile: Tile) -> bool:
+        """Whether nobody else reads a tile, so that it may be changed in place."""
+        steps = self.levels[tile.level]
+        made = [step for step in steps if tile in step_writes(step)]
+        readers = [step for level in self.levels for step in level if tile in step_reads(step)]
+        loaded = any(isinstance(step, Load) for step in made)
+        others = [step for step in readers if not isinstance(step, AffineSelect)]
+        return bool(made) and not loaded and not others and self.num_readers(node_id) == 1
 
     def _as_float32(self, node_id: int, place: Place) -> Tile:
         tile = self.settle(node_id)

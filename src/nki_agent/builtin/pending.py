@@ -7,17 +7,20 @@ becomes the scale and bias of an activation, the first half of `scalar_tensor_te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nki_agent.builtin.graph import Graph, Node, Op
+from nki_agent.builtin.graph import Graph, Node, Op, is_position_mask
 from nki_agent.builtin.plan import (
+    Access,
     Activate,
+    AffineSelect,
     Combine,
     Copy,
     CopyWhere,
     Fill,
     Invert,
+    Iota,
     Kind,
     Load,
     Number,
@@ -97,6 +100,9 @@ class Tiles:
         self._inverses: dict[int, Pending] = {}
         self._negatives: dict[str, Tile] = {}
         self._fills: dict[Number, Tile] = {}
+        self._waiting: set[int] = set()
+        self._users: dict[int, list[int]] | None = None
+        self.positions: dict[int, tuple[Place, Access]] = {}
 
     # -- tiles ------------------------------------------------------------------------------------
     def name(self, wanted: str) -> str:
@@ -104,6 +110,10 @@ class Tiles:
         count = self._names.get(wanted, 0) + 1
         self._names[wanted] = count
         return wanted if count == 1 else f"{wanted}_{count}"
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Names that no tile may have: those of tensors and sizes."""
+        self._names |= dict.fromkeys(names, 1)
 
     @property
     def taken_names(self) -> dict[str, int]:
@@ -118,9 +128,19 @@ class Tiles:
         """This node is in this tile already."""
         self._values[node_id] = Pending(tile, (), tile.kind, tile.level)
 
+    def offer(self, node_id: int, place: Place, access: Access) -> None:
+        """Whole numbers along the axes, which are made where a step needs them as a tile."""
+        self.positions[node_id] = place, access
+
     def emit(self, level: int, step: Step) -> None:
         """Append a step to the loop of this depth."""
         self.levels[level].append(step)
+
+    def num_readers(self, node_id: int) -> int:
+        """Nodes that read a value; an output counts."""
+        if self._users is None:
+            self._users = self.graph.users()
+        return len(self._users[node_id])
 
     def number(self, value: float) -> Number:
         """The same number at every shape set."""
@@ -136,7 +156,23 @@ class Tiles:
             return self._numbers[node_id]
         if node.op is Op.VIEW:
             return self.value(node.inputs[0])
+        if node_id in self.positions:
+            place, access = self.positions[node_id]
+            tile = self.tile("positions", place)
+            self.emit(place.level, Iota(dst=tile, access=access))
+            self.bind(node_id, tile)
+            return self._values[node_id]
+        if is_position_mask(self.graph.nodes, node):
+            self._values[node_id] = self._compare(node)
+            return self._values[node_id]
         raise KeyError(node_id)
+
+    def _compare(self, node: Node) -> Value:
+        """Whole numbers along the axes compared with 0, as a tile."""
+        value = self.value(node.inputs[0])
+        assert isinstance(value, Pending)
+        against = Scalar(op=node.function, operand=self.number(0))
+        return replace(value, scalars=(against,))
 
     def settle(self, node_id: int, wanted: str = "", dtype: DType | None = None) -> Tile:
         """The node's value in a tile, with all pending operators applied."""
@@ -244,8 +280,13 @@ class Tiles:
         return self._negatives[operand.name]
 
     # -- results ----------------------------------------------------------------------------------
+    def expect(self, nodes: Sequence[int]) -> None:
+        """These nodes are going to be finished, one by one."""
+        self._waiting = set(nodes)
+
     def finish(self, node_id: int, wanted: str, dtype: DType) -> Tile:
         """The node's value in a tile of the result's dtype, written by the step that made it."""
+        self._waiting.discard(node_id)
         value = self.value(node_id)
         if isinstance(value, tuple):
             return self.settle(node_id, wanted, dtype)
@@ -268,9 +309,30 @@ class Tiles:
             return None
         if isinstance(step, Activate) and step.sums is not None and tile.dtype is not dtype:
             return None
+        if tile.dtype is not dtype and any(self._needs(node, tile) for node in self._waiting):
+            return None  # another result is made from it before it is rounded
         renamed = replace(tile, name=self.name(wanted), dtype=dtype)
         steps[makers[0]] = _written_to(step, renamed)
+        for node, value in self._values.items():
+            self._values[node] = _renamed(value, tile, renamed)
         return renamed
+
+    def _needs(self, node_id: int, tile: Tile) -> bool:
+        """Whether a value is this tile, or waits for operators that read it."""
+        value = self.value(node_id)
+        if isinstance(value, tuple):
+            return False
+        return value.tile == tile or any(scalar.operand == tile for scalar in value.scalars)
+
+
+def _renamed(value: Value, tile: Tile, renamed: Tile) -> Value:
+    """The same value where a tile has another name."""
+    if isinstance(value, tuple):
+        return value
+    scalars = tuple(
+        replace(s, operand=renamed) if s.operand == tile else s for s in value.scalars
+    )
+    return replace(value, tile=renamed if value.tile == tile else value.tile, scalars=scalars)
 
 
 def _written_to(step: Step, tile: Tile) -> Step:
@@ -281,7 +343,7 @@ def _written_to(step: Step, tile: Tile) -> Step:
         case Load():
             return replace(step, dst=tile)
         case (
-            Fill() | Activate() | Scale() | Combine() | ScaleCombine()
+            Fill() | Iota() | AffineSelect() | Activate() | Scale() | Combine() | ScaleCombine()
             | Reduce() | Invert() | Copy() | CopyWhere()
         ):  # fmt: skip
             return replace(step, dst=tile)

@@ -89,6 +89,25 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Iota:
+    """Whole numbers along the axes of the stage: the strides of `access` are steps."""
+
+    dst: Tile
+    access: Access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AffineSelect:
+    """`data` where the whole numbers of `access` compare so with 0, else one number."""
+
+    dst: Tile
+    data: Tile
+    access: Access
+    op: str
+    value: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fill:
     """One number everywhere."""
 
@@ -180,6 +199,8 @@ class CopyWhere:
 Step = (
     Load
     | Store
+    | Iota
+    | AffineSelect
     | Fill
     | Activate
     | Scale
@@ -196,7 +217,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
     """The tiles that a step reads."""
     found: tuple[Operand | None, ...]
     match step:
-        case Load() | Fill():
+        case Load() | Fill() | Iota():
             found = ()
         case Store():
             found = (step.src,)
@@ -208,7 +229,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
             found = (step.first, step.second)
         case ScaleCombine():
             found = (step.data, step.scalar.operand, step.other)
-        case Reduce() | Invert():
+        case Reduce() | Invert() | AffineSelect():
             found = (step.data,)
         case Copy():
             found = (step.src,)
@@ -226,6 +247,8 @@ def step_writes(step: Step) -> tuple[Tile, ...]:
             return (step.dst,) if step.sums is None else (step.dst, step.sums)
         case (
             Load()
+            | Iota()
+            | AffineSelect()
             | Fill()
             | Scale()
             | Combine()
@@ -240,10 +263,15 @@ def step_writes(step: Step) -> tuple[Tile, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a value in HBM is called and stored in."""
+    """What a value in HBM is called and stored in.
+
+    `strides` and `offset` are there for a region of a larger tensor: at each shape set, in elements.
+    """
 
     name: str
     dtype: DType
+    strides: tuple[Size, ...] | None = None
+    offset: Size | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nki_agent.builtin.capture import Captured, expand_softmax
-from nki_agent.builtin.graph import Graph, Op
+from nki_agent.builtin.graph import Graph, Op, contiguous_strides
 from nki_agent.builtin.plan import Argument, Buffer, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_attention, plan_transpose
 from nki_agent.builtin.rows import Demand, RowsPlanner
@@ -31,6 +31,7 @@ def plan_kernel(
     groups = divide(captured.graph)
     outputs = _stored(captured.graph, groups)
     names = _name_values(captured.graph, outputs, arguments, result_names)
+    names |= _regions(captured, names)
     stages = [_plan_stage(captured, group, names, outputs, chip, demand) for group in groups]
     return Plan(
         arguments=arguments,
@@ -59,11 +60,29 @@ def _stored(graph: Graph, groups: list[Group]) -> dict[int, None]:
             continue
         for source in node.inputs:
             base = graph.base(source).id
-            if base in owner and owner[base] != owner[node.id]:
+            if graph[base].op is Op.PARTS:
+                stored[base] = None
+            if node.op is Op.PARTS or (base in owner and owner[base] != owner[node.id]):
                 stored[base] = None
     for output in graph.outputs:
         stored[graph.base(output).id] = None
     return stored
+
+
+def _regions(captured: Captured, found: dict[int, Stored]) -> dict[int, Stored]:
+    """Where each part of values side by side is written."""
+    regions: dict[int, Stored] = {}
+    for node in captured.graph.nodes:
+        if node.op is not Op.PARTS:
+            continue
+        whole = found[node.id]
+        strides = tuple(
+            zip(*(contiguous_strides(g[node.id].shape) for g in captured.graphs), strict=True)
+        )
+        for index, part in enumerate(node.inputs):
+            offset = tuple(g[node.id].places[index] for g in captured.graphs)
+            regions[part] = Stored(whole.name, whole.dtype, strides, offset)
+    return regions
 
 
 def _name_values(
@@ -77,8 +96,9 @@ def _name_values(
         base = graph.base(output)
         found[base.id] = Stored(name, base.dtype)
     taken = {a.name for a in arguments} | set(results)
+    parts = {i for node in graph.nodes if node.op is Op.PARTS for i in node.inputs}
     for node_id in stored:
-        if node_id not in found:
+        if node_id not in found and node_id not in parts:
             number = 1
             while f"hidden_{number}" in taken:
                 number += 1
@@ -105,9 +125,10 @@ def _buffers(
 ) -> tuple[Buffer, ...]:
     outputs = {captured.graph.base(o).id: o for o in captured.graph.outputs}
     found = []
-    for group in groups:
-        for node_id in group.nodes:
-            if node_id in stored:
+    made = [(node_id, group) for group in groups for node_id in group.nodes]
+    whole = [(n.id, None) for n in captured.graph.nodes if n.op is Op.PARTS]
+    for node_id, group in (*whole, *made):
+            if node_id in stored and stored[node_id].strides is None:
                 shape = captured.shape(outputs.get(node_id, node_id))
                 found.append(
                     Buffer(
@@ -116,7 +137,7 @@ def _buffers(
                         shape=shape or ((1,) * len(captured.graphs),),
                         dtype=stored[node_id].dtype,
                         is_result=node_id in outputs,
-                        cols_of=_cols_of(captured.graph, group, stored),
+                        cols_of="" if group is None else _cols_of(captured.graph, group, stored),
                     )
                 )
     return tuple(found)

@@ -6,11 +6,11 @@ multiplied, so that the Tensor Engine does not wait for them.
 
 from __future__ import annotations
 
-from nki_agent.builtin.plan import Access, Kind, Load, MatmulPlan, Size, Step, Store, Tile
+from nki_agent.builtin.plan import Access, Kind, Load, MatmulPlan, Number, Size, Step, Store, Tile
 from nki_agent.builtin.print_products import Loops, is_w_turned, is_x_ready, swap_axes
 from nki_agent.builtin.print_rows import StepPrinter, layout_of, tile_of
 from nki_agent.builtin.regions import Regions, Window
-from nki_agent.builtin.text import Scope, Source
+from nki_agent.builtin.text import PartScope, Scope, Source
 
 
 class MatmulPrinter:
@@ -33,6 +33,7 @@ class MatmulPrinter:
         self.w_level = max((i + 1 for i, s in enumerate(plan.w.strides[:-2]) if any(s)), default=0)
         self.width = "BANK" if plan.is_bank_wide else "col_group"
         self.parts = self._name_parts()
+        self.factors: dict[str, Number] = {}
 
     def _name_parts(self) -> dict[Access, str]:
         """Names for the parts of tensors that the epilogue of one tile reads and writes."""
@@ -130,32 +131,29 @@ class MatmulPrinter:
 
     # -- w in SBUF --------------------------------------------------------------------------------
     def _define_multiply(self) -> None:
-        source = self.helpers
+        source = Source(depth=1)
+        scope = PartScope({}, {"num_cols": self.plan.n, "depth": self.plan.k})
         printer = StepPrinter(
-            source,
-            Scope({}, {"num_cols": self.plan.n, "depth": self.plan.k}),
-            row_level=self.last,
-            cols="cols",
-            vector_cols="n0 : n0 + cols",
+            source, scope, row_level=self.last, cols="cols", vector_cols="n0 : n0 + cols"
         )
-        given = [*self.parts.values(), *self._kept_tiles(), "x_turned", "w_kept", "depth"]
-        source.add()
-        source.add()
-        with source.block(f"def {self.multiply}({', '.join(given)}):"):
-            source.add(
-                '"""One tile of rows against all columns; what follows leaves PSUM with it."""'
+        source.add('"""One tile of rows against all columns; what follows leaves PSUM with it."""')
+        source.add("rows, num_cols = x_turned.shape[2], w_kept.shape[2]")
+        with source.block("for n0 in range(0, num_cols, BANK):"):
+            source.add("cols = min(BANK, num_cols - n0)")
+            self._accumulate(
+                source,
+                "x_turned[:size, k, :]",
+                "w_kept[:size, k, n0 : n0 + cols]",
+                k_tiles="x_turned.shape[1]",
             )
-            source.add("rows, num_cols = x_turned.shape[2], w_kept.shape[2]")
-            with source.block("for n0 in range(0, num_cols, BANK):"):
-                source.add("cols = min(BANK, num_cols - n0)")
-                self._accumulate(
-                    source,
-                    "x_turned[:size, k, :]",
-                    "w_kept[:size, k, n0 : n0 + cols]",
-                    k_tiles="x_turned.shape[1]",
-                )
-                for step in self.plan.levels[self.last]:
-                    self._step_in_part(step, printer)
+            for step in self.plan.levels[self.last]:
+                self._step_in_part(step, printer)
+        self.factors = scope.given
+        given = [*self.parts.values(), *self._kept_tiles(), *self.factors]
+        self.helpers.add()
+        self.helpers.add()
+        self.helpers.add(f"def {self.multiply}({', '.join([*given, 'x_turned', 'w_kept', 'depth'])}):")
+        self.helpers.lines.extend(source.lines)
 
     def _kept_tiles(self) -> list[str]:
         found = [t.name for steps in self.plan.levels[: self.last] for s in steps for t in _made(s)]
@@ -170,9 +168,9 @@ class MatmulPrinter:
         part = f"{self.parts[step.access]}{cut}"
         if isinstance(step, Load):
             printer.allocate(tile)
-            self.helpers.add(f"nisa.dma_copy(dst={tile.name}, src={part})")
+            printer.source.add(f"nisa.dma_copy(dst={tile.name}, src={part})")
         else:
-            self.helpers.add(f"nisa.dma_copy(dst={part}, src={tile.name})")
+            printer.source.add(f"nisa.dma_copy(dst={part}, src={tile.name})")
 
     def _kept(self) -> None:
         add = self.source.add
@@ -188,7 +186,8 @@ class MatmulPrinter:
             rows, cols = Window(start="r0", count="rows"), Window(count="num_cols")
             windows = self.loops.windows(rows, cols)
             parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
-            given = [*parts, *self._kept_tiles(), "x_turned", "w_kept", "depth"]
+            factors = [self.scope.number(factor) for factor in self.factors.values()]
+            given = [*parts, *self._kept_tiles(), *factors, "x_turned", "w_kept", "depth"]
             add(f"ready.append(({', '.join(given)}))")
             with self.source.block("if len(ready) > 1:"):
                 add(f"{self.multiply}(*ready.pop(0))")

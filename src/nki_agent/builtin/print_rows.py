@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+
+from nki_agent.builtin.graph import BITS, UnsupportedError
 from nki_agent.builtin.phases import Phases
 from nki_agent.builtin.plan import (
     Access,
     Activate,
+    AffineSelect,
     Combine,
     Copy,
     CopyWhere,
     Fill,
     Invert,
+    Iota,
     Kind,
     Load,
     Operand,
     Reduce,
     RowsPlan,
+    Scalar,
     Scale,
     ScaleCombine,
+    Size,
     Step,
     Store,
     Tile,
@@ -54,6 +62,15 @@ PACKED_HELPER = '''def row_blocks(num_rows, rows_each):
 '''
 
 
+PositionText = Callable[[Access, Tile], tuple[str, str, str]]
+"""The pattern, offset and channel multiplier of whole numbers in the current tile."""
+
+
+def no_position(access: Access, tile: Tile) -> tuple[str, str, str]:
+    """Where a printer's code does not know which rows it is given."""
+    raise UnsupportedError(tile.name, f"positions {access.strides} are needed inside a function")
+
+
 class StepPrinter:
     """Prints steps on tiles of `rows` rows. Shared with the epilogue of products."""
 
@@ -77,6 +94,7 @@ class StepPrinter:
         self.cols = cols
         self.vector_cols = vector_cols
         self.is_packed = is_packed
+        self.position: PositionText = no_position
         self._made: set[str] = set()
         self._said: set[str] = set()
 
@@ -88,9 +106,11 @@ class StepPrinter:
         return tile.name
 
     def spread(self, tile: Tile, dst: Tile, level: int) -> str:
-        """An operand of a step on wide tiles; packed rows repeat what they share."""
+        """An operand of a step on wide tiles; it repeats what they share."""
         text = self.ref(tile, level)
-        if not self.is_packed or dst.kind is not Kind.FULL or level != self.row_level:
+        if not self.is_packed:
+            return f"{text}.broadcast(1, {self.cols})" if dst.is_wide > tile.is_wide else text
+        if dst.kind is not Kind.FULL or level != self.row_level:
             return text
         match tile.kind:
             case Kind.ROW:
@@ -150,8 +170,24 @@ class StepPrinter:
                 return self._reduction(step, level)
             case CopyWhere():
                 return self._copy_where(step, level)
+            case Iota() | AffineSelect():
+                return self._by_position(step)
             case Fill() | Invert() | Copy():
                 return self._simple(step, level)
+
+    def _by_position(self, step: Iota | AffineSelect) -> str:
+        pattern, offset, multiplier = self.position(step.access, step.dst)
+        walk = f"pattern={pattern}, channel_multiplier={multiplier}"
+        end = f", offset={offset}" if offset else ""
+        match step:
+            case Iota():
+                return f"nisa.iota(dst={step.dst.name}, {walk}{end})"
+            case AffineSelect():
+                return (
+                    f"nisa.affine_select(dst={step.dst.name}, {walk},"
+                    f" on_true_tile={step.data.name},"
+                    f" on_false_value={self.scope.number(step.value)}, cmp_op=nl.{step.op}{end})"
+                )
 
     def _simple(self, step: Fill | Invert | Copy, level: int) -> str:
         match step:
@@ -174,7 +210,7 @@ class StepPrinter:
 
     def _copy_where(self, step: CopyWhere, level: int) -> str:
         source = self.operand(step.src, level)
-        predicate = self.ref(step.predicate, level)
+        predicate = self.spread(step.predicate, step.dst, level)
         return (
             f"nisa.tensor_copy_predicated(dst={step.dst.name}, src={source}, predicate={predicate})"
         )
@@ -206,10 +242,16 @@ class StepPrinter:
         parts = [f"dst={step.dst.name}", f"data={self.spread(step.data, step.dst, level)}"]
         for index, scalar in enumerate(step.scalars):
             parts.append(f"op{index}=nl.{scalar.op}")
-            parts.append(f"operand{index}={self.operand(scalar.operand, level)}")
+            parts.append(f"operand{index}={self._scalar(scalar, level)}")
             if scalar.reverse:
                 parts.append(f"reverse{index}=True")
         return f"nisa.tensor_scalar({', '.join(parts)})"
+
+    def _scalar(self, scalar: Scalar, level: int) -> str:
+        operand = scalar.operand
+        if scalar.op in BITS and not isinstance(operand, Tile):
+            return self.scope.size(tuple(int(n) for n in operand))
+        return self.operand(operand, level)
 
     def _scalar_tensor(self, step: ScaleCombine, level: int) -> str:
         scalar = step.scalar
@@ -274,13 +316,17 @@ class RowsPrinter:
             source, scope, row_level=self.row_level, cols=cols, is_packed=self.is_packed
         )
 
+        self.steps.position = self._position
+
     def print(self) -> None:
         """The whole pass."""
         self._sizes()
         self._make_views()
         if self.plan.cuts:
-            self.phases = self._make_phases()
-            self.phases.open(self.source)
+            # A number that follows from other sizes than a phase knows keeps the steps together.
+            with contextlib.suppress(UnsupportedError):
+                self.phases = self._make_phases()
+                self.phases.open(self.source)
         self._level(0)
         if self.phases is not None:
             self.phases.drain(self.source)
@@ -302,7 +348,9 @@ class RowsPrinter:
             cols=cols,
             is_packed=self.is_packed,
         )
-        phases.define(self.helpers, printer)
+        helpers = Source()
+        phases.define(helpers, printer)
+        self.helpers.lines.extend(helpers.lines)
         return phases
 
     # -- sizes and views --------------------------------------------------------------------------
@@ -394,6 +442,29 @@ class RowsPrinter:
         spread = "PARTITIONS" if is_spread else ""
         return self.regions.text(layout_of(access), windows, spread=spread)
 
+    def _position(self, access: Access, tile: Tile) -> tuple[str, str, str]:
+        """Whole numbers along the axes, as they are in the current tile."""
+        terms = [signed(self.scope, access.offset)] if any(access.offset) else []
+        if self.plan.is_flat or self.is_packed:
+            names = [*self.outer, "start"]
+        else:
+            names = [*self.outer, "r0", "c0" if self.has_col_loop else ""]
+        for loop, stride in zip(names, access.strides, strict=False):
+            if any(stride) and loop:
+                terms.append(times(loop, signed(self.scope, stride)))
+        steps = [signed(self.scope, s) if any(s) else "0" for s in access.strides]
+        col = f"[{steps[-1]}, {self.steps.cols}]" if tile.is_wide else "[1, 1]"
+        if self.plan.is_flat:
+            multiplier = times("width", steps[-1])
+        else:
+            multiplier = steps[-2]
+        if tile.kind in (Kind.VECTOR, Kind.ONE):
+            multiplier = "0"
+        elif self.is_packed:
+            col = f"[{steps[-2]}, each], {col}"
+            multiplier = times("each", steps[-2])
+        return f"[{col}]", " + ".join(terms).replace("+ -", "- "), multiplier
+
     def _packed_region(self, access: Access) -> str:
         """Rows that follow each other in one partition: one run of memory for each partition."""
         terms = [self.scope.size(access.offset)] if any(access.offset) else []
@@ -416,6 +487,14 @@ class RowsPrinter:
         pace = self.scope.size(access.strides[-1])
         pattern = [[times("width", pace), "rows"], [pace, "cols"]]
         return access_pattern(access.tensor, pattern, [*terms, times("start", pace)])
+
+
+def signed(scope: Scope, size: Size) -> str:
+    """A size that may be negative."""
+    if all(n <= 0 for n in size) and any(size):
+        text = scope.size(tuple(-n for n in size))
+        return f"-({text})" if " " in text else f"-{text}"
+    return scope.size(size)
 
 
 def tile_of(step: Step) -> Tile:

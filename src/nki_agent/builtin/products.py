@@ -23,6 +23,7 @@ from nki_agent.builtin.align import (
     share_axes,
     varying,
     walk_of,
+    walk_of_result,
 )
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
@@ -172,12 +173,9 @@ class MatmulPlanner:
         return [walk_of(graph, source, axes, found) for graph, found in pairs]
 
     def _output_walks(self, node: int) -> list[Walk]:
-        walks = []
-        for graph, found in zip(self.captured.graphs, self.alignments, strict=True):
-            strides = contiguous_strides(graph[node].shape)
-            pairs = zip(found.axes[node], strides, strict=True)
-            walks.append(Walk({axis: s for axis, s in pairs if axis is not None}, 0))
-        return walks
+        stored = self.buffers[node]
+        pairs = zip(self.captured.graphs, self.alignments, strict=True)
+        return [walk_of_result(g, node, a, stored, i) for i, (g, a) in enumerate(pairs)]
 
     # -- sizes of blocks --------------------------------------------------------------------------
     def _blocks(
@@ -221,6 +219,7 @@ class MatmulPlanner:
             generation=self.chip.generation,
             num_levels=last + 1,
         )
+        lowering.reserve(stored.name for stored in self.buffers.values())
         product = Tile(
             name=lowering.name("product"),
             kind=Kind.FULL,
@@ -241,6 +240,7 @@ class MatmulPlanner:
         for node_id in self.group.nodes:
             if node_id != self.node.id:
                 lowering.lower(self.graph[node_id])
+        lowering.expect(self.outputs)
         for node_id in self.outputs:
             name, dtype = self.buffers[node_id].name, self.buffers[node_id].dtype
             tile = lowering.finish(node_id, f"{name}_tile", dtype)

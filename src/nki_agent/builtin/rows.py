@@ -24,6 +24,7 @@ from nki_agent.builtin.align import (
     share_axes,
     varying,
     walk_of,
+    walk_of_result,
 )
 from nki_agent.builtin.balance import Estimate, balance, find_cuts
 from nki_agent.builtin.capture import Captured
@@ -32,6 +33,8 @@ from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
 from nki_agent.builtin.plan import (
     Access,
+    AffineSelect,
+    Iota,
     Kind,
     Load,
     RowsPlan,
@@ -165,12 +168,9 @@ class RowsPlanner:
         ]
 
     def _output_walks(self, node: int) -> list[Walk]:
-        walks = []
-        for graph, found in zip(self.captured.graphs, self.alignments, strict=True):
-            strides = contiguous_strides(graph[node].shape)
-            pairs = zip(found.axes[node], strides, strict=True)
-            walks.append(Walk({axis: s for axis, s in pairs if axis is not None}, 0))
-        return walks
+        stored = self.buffers[node]
+        pairs = zip(self.captured.graphs, self.alignments, strict=True)
+        return [walk_of_result(g, node, a, stored, i) for i, (g, a) in enumerate(pairs)]
 
     def _space(self) -> _Space:
         first = self.alignments[0]
@@ -259,7 +259,7 @@ class RowsPlanner:
 
     def _wide_values(self) -> list[int]:
         """Base nodes of the stage's larger tensors in HBM."""
-        found = [*(self.graph.base(s).id for s in self.operands), *self.outputs]
+        found = [*(b for s in self.operands if (b := self.graph.base(s).id) in self.buffers), *self.outputs]
         largest = max(self.graph[n].num_elems for n in found)
         return [n for n in found if self.graph[n].num_elems == largest]
 
@@ -290,12 +290,14 @@ class RowsPlanner:
             num_levels=num_levels,
             is_packed=each is not None,
         )
+        lowering.reserve(stored.name for stored in self.buffers.values())
         for source, axes in self.operands.items():
             self._load(
                 lowering, space, source, self._walks(source, axes), has_col_loop=has_col_loop
             )
         for node_id in self.group.nodes:
             lowering.lower(self.graph[node_id])
+        lowering.expect(self.outputs)
         for node_id in self.outputs:
             self._store(lowering, space, node_id)
         levels = [fold_negations(steps) for steps in lowering.levels]
@@ -335,7 +337,9 @@ class RowsPlanner:
         )
         floor_ns = moved / self.chip.dma_bytes_per_ns
         spread = fold_columns(balance(steps, estimate, floor_ns=floor_ns, scratch=names))
-        if self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES:
+        by_position = any(isinstance(step, Iota | AffineSelect) for step in spread)
+        if by_position or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES:
+            # Functions of phases do not know which rows they are given.
             return spread, ()
         last = len(space.outer) + 1 + (block is not None and not space.is_flat)
         between = any(0 < tile.level < last for step in spread for tile in step_reads(step))
@@ -365,6 +369,9 @@ class RowsPlanner:
         base = self.graph.base(source)
         moving = moving_axes(walks)
         place = space.place(moving, has_col_loop=has_col_loop)
+        if base.op is Op.IOTA:
+            lowering.offer(source, place, self._access(space, "", walks))
+            return
         stored = self.buffers[base.id]
         name = stored.name
         is_scalar = place.kind is Kind.ONE or (place.kind is Kind.ROW and not lowering.is_packed)

@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nki_agent.builtin.graph import GraphBuilder, Node, contiguous_strides
+from nki_agent.builtin.graph import GraphBuilder, Node, Op
+from nki_agent.isa.dtype import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,18 @@ class Rules:
 
     def where(self, condition: Ref, x: Value, y: Value) -> Ref:
         """X where the condition holds, else y."""
+        node = self.node(condition)
+        if node.op is Op.BINARY and node.function == "equal":
+            inner, other = (self.node(Ref(i)) for i in node.inputs)
+            if inner.dtype is DType.BOOL and other.op is Op.CONST and other.value == 0:
+                return self.where(Ref(inner.id), y, x)
+        if node.op is Op.BINARY and node.function in ("logical_and", "logical_or"):
+            # One choice after the other, so that each may be an instruction of its own.
+            first, second = (Ref(i) for i in node.inputs)
+            if all(self.node(part).dtype is DType.BOOL for part in (first, second)):
+                inner = self.where(second, x, y)
+                pair = (inner, y) if node.function == "logical_and" else (x, inner)
+                return self.where(first, *pair)
         return Ref(self.builder.where(condition.id, self.lift(x).id, self.lift(y).id))
 
     def clamp(self, x: Value, low: Value | None, high: Value | None) -> Ref:
@@ -101,8 +114,8 @@ class Rules:
         """Drop axes of one element."""
         node = self.node(x)
         gone = {axis % len(node.shape) for axis in axes}
-        shape = tuple(size for i, size in enumerate(node.shape) if i not in gone)
-        return Ref(self.builder.view(x.id, shape=shape, strides=contiguous_strides(shape)))
+        kept = [axis for axis in range(len(node.shape)) if axis not in gone]
+        return Ref(self.builder.permute(x.id, kept))
 
     def matvec(self, x: Ref, y: Ref) -> Ref:
         """A matrix times a vector."""

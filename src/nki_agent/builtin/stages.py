@@ -7,11 +7,12 @@ elementwise nodes that follow it; attention is one stage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from nki_agent.builtin.align import Alignment, align
-from nki_agent.builtin.graph import ROWWISE, Graph, Node, Op, contiguous_strides
+from nki_agent.builtin.graph import ROWWISE, SOURCES, Graph, Node, Op, contiguous_strides
 
 
 class StageKind(StrEnum):
@@ -117,7 +118,7 @@ def divide(graph: Graph) -> list[Group]:
     groups: list[_Draft] = []
     owner: dict[int, _Draft] = {}
     for node in graph.nodes:
-        if node.op in (Op.INPUT, Op.CONST, Op.VIEW):
+        if node.op in SOURCES | {Op.VIEW, Op.PARTS}:
             continue
         if node.id in inside:
             draft = _attention_draft(inside[node.id], groups)
@@ -184,7 +185,7 @@ def _sources(graph: Graph, draft: _Draft) -> set[int]:
     for node_id in draft.nodes:
         for source in graph[node_id].inputs:
             base = graph.base(source).id
-            if base not in draft.nodes and graph[base].op is not Op.CONST:
+            if base not in draft.nodes and graph[base].op not in (Op.CONST, Op.IOTA):
                 largest = max(largest, graph[source].num_elems)
                 found.add(source)
     return {source for source in found if graph[source].num_elems == largest}
@@ -197,6 +198,8 @@ def _try_join(
     if producer.kind not in fusing or consumer.kind is not StageKind.ROWS:
         return False
     nodes = sorted({*producer.nodes, *consumer.nodes})
+    if _reads_parts(graph, nodes) or (producer.seed is not None and _by_position(graph, nodes)):
+        return False
     alignment = align(graph, nodes, seed=producer.seed)
     if alignment is None or not _is_one_pass(alignment):
         return False
@@ -207,6 +210,18 @@ def _try_join(
     for node_id in consumer.nodes:
         owner[node_id] = producer
     return True
+
+
+def _reads_parts(graph: Graph, nodes: Sequence[int]) -> bool:
+    """Whether one of the nodes reads values side by side of which another makes a part."""
+    inside = set(nodes)
+    bases = [graph.base(source) for n in nodes for source in graph[n].inputs]
+    return any(base.op is Op.PARTS and inside & set(base.inputs) for base in bases)
+
+
+def _by_position(graph: Graph, nodes: Sequence[int]) -> bool:
+    """Whether one of the nodes reads whole numbers along the axes."""
+    return any(graph[source].op is Op.IOTA for n in nodes for source in graph[n].inputs)
 
 
 def _is_one_pass(alignment: Alignment) -> bool:
@@ -237,9 +252,11 @@ def _needs(graph: Graph, draft: _Draft, owner: dict[int, _Draft]) -> list[_Draft
     found: list[_Draft] = []
     for node_id in draft.nodes:
         for source in graph[node_id].inputs:
-            maker = owner.get(graph.base(source).id)
-            if maker is not None and maker is not draft and maker not in found:
-                found.append(maker)
+            base = graph.base(source)
+            for made in base.inputs if base.op is Op.PARTS else (base.id,):
+                maker = owner.get(made)
+                if maker is not None and maker is not draft and maker not in found:
+                    found.append(maker)
     return found
 
 

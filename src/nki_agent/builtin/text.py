@@ -7,6 +7,7 @@ allow it, so that a kernel fits every shape of its task.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import numpy as np
 
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.plan import Number, Size
+from nki_agent.builtin.sizes import derive_size
 
 LINE_MAX = 100
 _CLOSE = 1e-6
@@ -37,7 +39,8 @@ class Source:
         head, inner, tail = _split_call(line)
         self.lines.append(f"{indent}{head}")
         self.depth += 1
-        for part in _fill(inner, LINE_MAX - len(indent) - 4):
+        whole = " ".join(inner)
+        for part in [whole] if not whole.endswith(",") else _fill(inner, LINE_MAX - self.depth * 4):
             self.add(part)
         self.depth -= 1
         self.lines.append(f"{indent}{tail}")
@@ -67,9 +70,12 @@ class Source:
         return "\n".join(self.lines) + "\n"
 
 
+_CALL = re.compile(r"[\w\]]\(")
+
+
 def _split_call(line: str) -> tuple[str, list[str], str]:
     """`a = f(x, y)` as its opening, its arguments, and its closing bracket."""
-    start = line.index("(")
+    start = next((m.end() - 1 for m in _CALL.finditer(line)), line.index("("))
     depth = 0
     parts: list[str] = []
     part = ""
@@ -77,7 +83,9 @@ def _split_call(line: str) -> tuple[str, list[str], str]:
         char = line[position]
         if depth == 0 and char == ")":
             parts.append(part.strip())
-            return line[: start + 1], [f"{p}," for p in parts if p], line[position:]
+            # Around one expression, a comma would make a tuple of it.
+            comma = "" if len(parts) == 1 and not _CALL.search(line[: start + 1]) else ","
+            return line[: start + 1], [f"{p}{comma}" for p in parts if p], line[position:]
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(char, 0)
         if depth == 0 and char == ",":
             parts.append(part.strip())
@@ -131,9 +139,19 @@ class Scope:
         for tensor in order:
             if (text := _scaled_axis(tensor, self.shapes[tensor], value)) is not None:
                 return text
+        axes = list(self._axes(order))
+        for find_any in (_ratio_of_axes, _next_to_axis, derive_size, _table_by_axis):
+            if (text := find_any(axes, value)) is not None:
+                return text
         raise UnsupportedError(
             "a size", f"{value} at the task's shape sets follows from no argument"
         )
+
+    def _axes(self, order: Sequence[str]) -> Iterator[tuple[str, Size]]:
+        """Every axis of the tensors as text, and its size."""
+        for tensor in order:
+            for axis, size in enumerate(self.shapes[tensor]):
+                yield f"{tensor}.shape[{axis}]", size
 
     def number(self, value: Number) -> str:
         """An expression for a number; one that is made from a size says so.
@@ -155,7 +173,45 @@ class Scope:
                 size = _multiply([shape[axis] for axis in product])
                 if (made := _made_from(value, f"({text})", size)) is not None:
                     return made
+        if (made := self._from_sum(value)) is not None:
+            return made
+        for text, size in self._axes(list(self.shapes)):
+            known = dict(zip(size, value, strict=True))
+            if all(known[n] == v for n, v in zip(size, value, strict=True)):
+                return _choice(text, {n: literal(v) for n, v in known.items()})
         raise UnsupportedError("a number", f"{value} at the task's shape sets follows from no size")
+
+
+    def _from_sum(self, value: Number) -> str | None:
+        """A number that is made from the sum of two sizes."""
+        sizes: dict[Size, str] = {}
+        for text, size in self._axes(list(self.shapes)):
+            sizes.setdefault(tuple(size), text)
+        for (first, a), (second, b) in combinations(sizes.items(), 2):
+            total = tuple(x + y for x, y in zip(first, second, strict=True))
+            if (made := _made_from(value, f"({a} + {b})", total)) is not None:
+                return made
+        return None
+
+
+@dataclass(slots=True)
+class PartScope(Scope):
+    """The scope of a helper function: a number that follows from none of its sizes is passed in."""
+
+    given: dict[str, Number] = field(default_factory=dict)
+
+    def number(self, value: Number) -> str:
+        """An expression for a number, or the name of the argument that brings it."""
+        try:
+            # Zero-argument super() loses its class in a dataclass with slots.
+            return Scope.number(self, value)
+        except UnsupportedError:
+            for name, known in self.given.items():
+                if known == value:
+                    return name
+            name = f"factor_{len(self.given) + 1}" if self.given else "factor"
+            self.given[name] = value
+            return name
 
 
 def _one_axis(tensor: str, shape: Sequence[Size], value: Size, *, from_last: bool) -> str | None:
@@ -182,11 +238,52 @@ def _scaled_axis(tensor: str, shape: Sequence[Size], value: Size) -> str | None:
             return f"{tensor}.shape[{axis}] // {factor}"
         if factor := _whole_ratio(value, size):
             return f"{tensor}.shape[{axis}] * {factor}"
+    for axis, size in enumerate(shape):
+        for parts in _PARTS:
+            count = value[0] * parts // size[0]
+            if all(n * count == v * parts for n, v in zip(size, value, strict=True)):
+                return f"{tensor}.shape[{axis}] // {parts} * {count}"
     return None
 
 
+_PARTS = (3, 4, 5, 6)
+"""Parts of an axis that a size may count, as the last third of queries, keys and values."""
+
+
+def _ratio_of_axes(axes: Sequence[tuple[str, Size]], value: Size) -> str | None:
+    for first, large in axes:
+        for second, small in axes:
+            exact = all(b and a == b * v for a, b, v in zip(large, small, value, strict=True))
+            if exact and first != second:
+                return f"({first} // {second})"
+    return None
+
+
+def _next_to_axis(axes: Sequence[tuple[str, Size]], value: Size) -> str | None:
+    for text, size in axes:
+        for sign, step in (("+", 1), ("-", -1)):
+            if all(v == n + step for v, n in zip(value, size, strict=True)):
+                return f"({text} {sign} 1)"
+    return None
+
+
+def _table_by_axis(axes: Sequence[tuple[str, Size]], value: Size) -> str | None:
+    """A size of the module that no argument has, such as a number of heads, by one that differs."""
+    for text, size in axes:
+        known = dict(zip(size, value, strict=True))
+        if len(set(size)) > 1 and all(known[n] == v for n, v in zip(size, value, strict=True)):
+            return _choice(text, {n: str(v) for n, v in known.items()})
+    return None
+
+
+def _choice(text: str, known: Mapping[int, str]) -> str:
+    """One of several texts by a size; the last where no other fits."""
+    *others, last = known.items()
+    return f"({' else '.join([*(f'{v} if {text} == {n}' for n, v in others), last[1]])})"
+
+
 def _made_from(value: Number, name: str, size: Size) -> str | None:
-    if any(n <= _SMALL for n in size):
+    if any(n <= (_SMALL if len(set(value)) == 1 else 1) for n in size):
         return None
     forms = {
         f"1.0 / {name}": [1 / n for n in size],
@@ -204,7 +301,7 @@ def _made_from(value: Number, name: str, size: Size) -> str | None:
 
 
 _SMALL = 16
-"""Below it a number is more likely a constant of the reference than a size."""
+"""Up to it a number that never changes is more likely a constant of the reference than a size."""
 
 
 def _products(shape: Sequence[Size]) -> Iterator[tuple[int, ...]]:
