@@ -128,18 +128,18 @@ def _buffers(
     made = [(node_id, group) for group in groups for node_id in group.nodes]
     whole = [(n.id, None) for n in captured.graph.nodes if n.op is Op.PARTS]
     for node_id, group in (*whole, *made):
-            if node_id in stored and stored[node_id].strides is None:
-                shape = captured.shape(outputs.get(node_id, node_id))
-                found.append(
-                    Buffer(
-                        name=stored[node_id].name,
-                        # A tensor of rank 0 is stored as one element.
-                        shape=shape or ((1,) * len(captured.graphs),),
-                        dtype=stored[node_id].dtype,
-                        is_result=node_id in outputs,
-                        cols_of="" if group is None else _cols_of(captured.graph, group, stored),
-                    )
+        if node_id in stored and stored[node_id].strides is None:
+            shape = captured.shape(outputs.get(node_id, node_id))
+            found.append(
+                Buffer(
+                    name=stored[node_id].name,
+                    # A tensor of rank 0 is stored as one element.
+                    shape=shape or ((1,) * len(captured.graphs),),
+                    dtype=stored[node_id].dtype,
+                    is_result=node_id in outputs,
+                    cols_of="" if group is None else _cols_of(captured.graph, group, stored),
                 )
+            )
     return tuple(found)
 
 

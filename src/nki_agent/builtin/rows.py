@@ -28,7 +28,7 @@ from nki_agent.builtin.align import (
 )
 from nki_agent.builtin.balance import Estimate, balance, find_cuts
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.graph import Node, Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
 from nki_agent.builtin.plan import (
@@ -259,7 +259,10 @@ class RowsPlanner:
 
     def _wide_values(self) -> list[int]:
         """Base nodes of the stage's larger tensors in HBM."""
-        found = [*(b for s in self.operands if (b := self.graph.base(s).id) in self.buffers), *self.outputs]
+        found = [
+            *(b for s in self.operands if (b := self.graph.base(s).id) in self.buffers),
+            *self.outputs,
+        ]
         largest = max(self.graph[n].num_elems for n in found)
         return [n for n in found if self.graph[n].num_elems == largest]
 
