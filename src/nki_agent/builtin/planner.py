@@ -28,7 +28,7 @@ def plan_kernel(
         UnsupportedError: what cannot be written, and why.
     """
     captured = _without_softmax(captured)
-    groups = divide(captured.graph)
+    groups = divide(captured.graphs)
     outputs = _stored(captured.graph, groups)
     names = _name_values(captured.graph, outputs, arguments, result_names)
     names |= _regions(captured, names)

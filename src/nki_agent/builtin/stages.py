@@ -111,8 +111,12 @@ def _is_reshape(graph: Graph, view: Node) -> bool:
     )
 
 
-def divide(graph: Graph) -> list[Group]:
-    """The stages of a graph in an order in which each comes after what it reads."""
+def divide(graphs: Sequence[Graph]) -> list[Group]:
+    """The stages of a graph in an order in which each comes after what it reads.
+
+    `graphs` are the same graph at each shape set; nodes share a stage if they can at all of them.
+    """
+    graph = graphs[0]
     attentions = {a.out: a for a in find_attention(graph)}
     inside = {node: a for a in attentions.values() for node in a.nodes}
     groups: list[_Draft] = []
@@ -134,8 +138,8 @@ def divide(graph: Graph) -> list[Group]:
             groups.append(draft)
         owner[node.id] = draft
         if node.op in ROWWISE and node.id not in inside:
-            _join_producers(graph, node, groups, owner)
-    _join_siblings(graph, groups, owner)
+            _join_producers(graphs, node, groups, owner)
+    _join_siblings(graphs, groups, owner)
     return [
         Group(d.kind, tuple(sorted(d.nodes)), d.attention) for d in _ordered(graph, groups, owner)
     ]
@@ -159,23 +163,26 @@ def _attention_draft(attention: Attention, groups: list[_Draft]) -> _Draft:
 
 
 def _join_producers(
-    graph: Graph, node: Node, groups: list[_Draft], owner: dict[int, _Draft]
+    graphs: Sequence[Graph], node: Node, groups: list[_Draft], owner: dict[int, _Draft]
 ) -> None:
     for source in node.inputs:
-        producer = owner.get(graph.base(source).id)
+        producer = owner.get(graphs[0].base(source).id)
         consumer = owner[node.id]
         if producer is not None and producer is not consumer:
-            _try_join(graph, producer, consumer, groups, owner)
+            _try_join(graphs, producer, consumer, groups, owner)
 
 
-def _join_siblings(graph: Graph, groups: list[_Draft], owner: dict[int, _Draft]) -> None:
+def _join_siblings(
+    graphs: Sequence[Graph], groups: list[_Draft], owner: dict[int, _Draft]
+) -> None:
     """Stages that read the same tensor along the same axes read it once."""
+    graph = graphs[0]
     for first in list(groups):
         for second in list(groups):
             rows = first.kind is second.kind is StageKind.ROWS
             alive = first in groups and second in groups and first is not second
             if rows and alive and _sources(graph, first) & _sources(graph, second):
-                _try_join(graph, first, second, groups, owner)
+                _try_join(graphs, first, second, groups, owner)
 
 
 def _sources(graph: Graph, draft: _Draft) -> set[int]:
@@ -192,17 +199,23 @@ def _sources(graph: Graph, draft: _Draft) -> set[int]:
 
 
 def _try_join(
-    graph: Graph, producer: _Draft, consumer: _Draft, groups: list[_Draft], owner: dict[int, _Draft]
+    graphs: Sequence[Graph],
+    producer: _Draft,
+    consumer: _Draft,
+    groups: list[_Draft],
+    owner: dict[int, _Draft],
 ) -> bool:
+    graph = graphs[0]
     fusing = (StageKind.ROWS, StageKind.MATMUL)
     if producer.kind not in fusing or consumer.kind is not StageKind.ROWS:
         return False
     nodes = sorted({*producer.nodes, *consumer.nodes})
     if _reads_parts(graph, nodes) or (producer.seed is not None and _by_position(graph, nodes)):
         return False
-    alignment = align(graph, nodes, seed=producer.seed)
-    if alignment is None or not _is_one_pass(alignment):
-        return False
+    for each in graphs:
+        alignment = align(each, nodes, seed=producer.seed)
+        if alignment is None or not _is_one_pass(alignment):
+            return False
     if _reaches(graph, producer, consumer, owner) or _reaches(graph, consumer, producer, owner):
         return False
     producer.nodes = nodes
