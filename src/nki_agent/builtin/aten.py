@@ -16,6 +16,7 @@ from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.moves import MOVES
 from nki_agent.builtin.rules import Ref, Rules, Value
 from nki_agent.builtin.scans import scan_rule
+from nki_agent.builtin.steps import stack_rule
 
 Result = Ref | tuple[Ref | None, ...]
 Rule = Callable[..., Result]
@@ -433,6 +434,7 @@ ATEN: dict[str, Rule] = {
     "native_layer_norm": _layer_norm,
     "_fused_rms_norm": _rms_norm,
     "native_batch_norm": _batch_norm,
+    "stack": stack_rule,
     "cumsum": partial(scan_rule, "add"),
     "cumprod": partial(scan_rule, "multiply"),
     "mm": _mm,

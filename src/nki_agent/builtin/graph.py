@@ -367,6 +367,18 @@ class GraphBuilder:
             offset=node.offset,
         )
 
+    def broadcast(self, source: int, shape: Shape) -> int:
+        """A value repeated along the axes that it lacks."""
+        node = self.nodes[source]
+        if node.shape == shape:
+            return source
+        missing = len(shape) - len(node.shape)
+        walk = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
+        strides = [0] * missing
+        strides += [0 if n == 1 else s for n, s in zip(node.shape, walk, strict=True)]
+        base = self.base_of(source)
+        return self.view(base, shape=shape, strides=tuple(strides), offset=node.offset)
+
     def append_axis(self, source: int) -> int:
         """A last axis of one element."""
         node = self.nodes[source]

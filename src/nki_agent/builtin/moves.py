@@ -20,7 +20,7 @@ PAIR = 2
 # -- side by side ---------------------------------------------------------------------------------
 
 
-def _concat(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
+def concat(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
     nodes = [rules.node(t) for t in tensors]
     axis = dim % len(nodes[0].shape)
     shape = list(nodes[0].shape)
@@ -45,7 +45,7 @@ def _common_dtype(nodes: Sequence[Node]) -> DType:
 def _stack(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
     rank = len(rules.node(tensors[0]).shape) + 1
     axis = dim % rank
-    return _concat(rules, [_insert_axis(rules, t, axis) for t in tensors], axis)
+    return concat(rules, [_insert_axis(rules, t, axis) for t in tensors], axis)
 
 
 def _insert_axis(rules: Rules, x: Ref, axis: int) -> Ref:
@@ -68,7 +68,7 @@ def _pad(rules: Rules, x: Ref, pad: Sequence[int], value: float | None = None) -
         sides = [_filled(rules, x, axis, n, value or 0.0) for n in (before, after)]
         whole = [part for part in (sides[0], x, sides[1]) if part is not None]
         if len(whole) > 1:
-            x = _concat(rules, whole, axis)
+            x = concat(rules, whole, axis)
     return x
 
 
@@ -90,7 +90,7 @@ def _roll(rules: Rules, x: Ref, shifts: Sequence[int], dims: Sequence[int] = ())
         start = (size - shift) % size
         if start:
             parts = [cut(rules, x, dim, start, size), cut(rules, x, dim, 0, start)]
-            x = _concat(rules, parts, dim)
+            x = concat(rules, parts, dim)
     return x
 
 
@@ -223,7 +223,7 @@ def _bitwise_not(rules: Rules, x: Ref) -> Ref:
 
 
 MOVES: dict[str, Callable[..., Any]] = {
-    "cat": _concat,
+    "cat": concat,
     "stack": _stack,
     "constant_pad_nd": _pad,
     "roll": _roll,
