@@ -17,21 +17,20 @@ from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.bench.attempt import Attempt
-from nki_agent.bench.baselines import Baseline, read_baseline
+from nki_agent.bench.baselines import Baseline
 from nki_agent.bench.splits import find_split
-from nki_agent.bench.suite import BUILTIN, Suite, SuiteTask, builtin_suite, read_suite
+from nki_agent.bench.suite import Suite, SuiteTask, builtin_suite, read_suite
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, UNSANDBOXED_HELP, printable, read_target
-from nki_agent.cli.outcome import US_NS, paint_stage
+from nki_agent.cli.outcome import paint_stage
 from nki_agent.cli.screen import say, show, show_json
-from nki_agent.cost.summary import format_figure, format_percent
-from nki_agent.cost.version import MODEL_VERSION
 from nki_agent.evals.attempts import AttemptLog
 from nki_agent.evals.config import EvalConfig, TaskRef, Versions
+from nki_agent.evals.episode import describe_attempt
 from nki_agent.evals.results import LINES, read_config, read_results
 from nki_agent.evals.run import Evaluation, Progress
-from nki_agent.evals.workshop import LocalWorkshop
+from nki_agent.evals.workshop import LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
@@ -88,6 +87,8 @@ def run(
         require_model_name(model)
         chosen = builtin_suite() if suite is None else read_suite(suite)
         baseline = find_baseline(chosen)
+        if baseline is None:
+            say(f"note: {chosen.name} has no baseline for this cost model: no speedups")
         config = EvalConfig(
             versions=make_versions(chosen, baseline),
             split=_name_split(split, suite=suite, task=task),
@@ -110,18 +111,6 @@ def run(
         return _carry_out(config, folder.path, chosen, machine)
 
     guard(begin)()
-
-
-def find_baseline(suite: Suite) -> Baseline | None:
-    """The baseline of our own suite, if it was made with this cost model."""
-    found = read_baseline(suite.version) if suite.name == BUILTIN else None
-    if found is not None and found.cost_model != MODEL_VERSION:
-        say(
-            f"note: the baseline of {suite.name} was made with the cost model {found.cost_model}, "
-            f"and this is {MODEL_VERSION}: there are no speedups"
-        )
-        return None
-    return found
 
 
 def make_versions(suite: Suite, baseline: Baseline | None) -> Versions:
@@ -214,18 +203,11 @@ def _show_progress(progress: Progress) -> None:
 
 
 def write_attempt(attempt: Attempt) -> str:
-    """One line: the task, how far its kernel came, how fast it is."""
-    stage = attempt.end.replace("_", " ") if attempt.stage is None else paint_stage(attempt.stage)
-    line = f"{attempt.task} {attempt.target}  {stage}"
-    if attempt.speeds:
-        speed = attempt.speeds[-1]
-        line += (
-            f"  {format_figure(speed.latency_ns / US_NS)} µs at {clean(speed.shapes)},"
-            f" {format_percent(speed.percent_of_bound)} % of the bound"
-        )
-    elif not attempt.right and attempt.message:
-        line += f"  {clean(attempt.message.splitlines()[0])}"
-    return line
+    """One line, with the stage in its colour."""
+    line = describe_attempt(attempt)
+    if attempt.stage is None:
+        return line
+    return line.replace(f"  {attempt.stage.value}", f"  {paint_stage(attempt.stage)}", 1)
 
 
 def _conclude(folder: Path, progress: Progress, *, as_json: bool) -> ExitCode:

@@ -17,11 +17,12 @@ from nki_agent.agent.prompt import make_prompt
 from nki_agent.agent.tools import Toolbox
 from nki_agent.agent.trajectory import Started, Trajectory
 from nki_agent.base.clock import Clock
-from nki_agent.base.diagnostic import Severity
+from nki_agent.base.diagnostic import Severity, clean
 from nki_agent.base.seeds import seed_for
 from nki_agent.bench.attempt import Attempt, Cost, Proof, ShapeSpeed
 from nki_agent.bench.suite import SuiteTask
 from nki_agent.chip.spec import Target
+from nki_agent.cost.summary import format_figure, format_percent
 from nki_agent.llm.protocol import Model
 from nki_agent.task.declaration import PERF
 from nki_agent.task.task import Scope, Task
@@ -31,6 +32,7 @@ from nki_agent.verify.verdict import Stage, Verdict
 MS_PER_S = 1e3
 MESSAGE_LENGTH_MAX = 500
 PERCENT = 100.0
+US_NS = 1e3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,3 +151,18 @@ def _speed(
         percent_of_peak=PERCENT * peak_ns / verdict.latency_ns if is_claimed and peak_ns else None,
         baseline_ns=find_baseline(assignment.task.id, assignment.target, verdict.speed_shapes),
     )
+
+
+def describe_attempt(attempt: Attempt) -> str:
+    """One line: the task, how far its kernel came, how fast it is."""
+    stage = attempt.end.replace("_", " ") if attempt.stage is None else attempt.stage.value
+    line = f"{clean(attempt.task)} {attempt.target}  {stage}"
+    if attempt.speeds:
+        speed = attempt.speeds[-1]
+        line += (
+            f"  {format_figure(speed.latency_ns / US_NS)} µs at {clean(speed.shapes)},"
+            f" {format_percent(speed.percent_of_bound)} % of the bound"
+        )
+    elif not attempt.right and attempt.message:
+        line += f"  {clean(attempt.message.splitlines()[0])}"
+    return line

@@ -6,10 +6,11 @@ import threading
 from pathlib import Path
 
 from nki_agent.agent.judging import FarmJudging, Judging
-from nki_agent.bench.baselines import Baseline
-from nki_agent.bench.suite import SuiteTask
+from nki_agent.bench.baselines import Baseline, read_baseline
+from nki_agent.bench.suite import BUILTIN, Suite, SuiteTask
 from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.chip.spec import Target
+from nki_agent.cost.version import MODEL_VERSION
 from nki_agent.farm.executor import Executor
 from nki_agent.llm.choose import choose_model
 from nki_agent.llm.protocol import Model
@@ -19,6 +20,12 @@ from nki_agent.task.task import Task
 
 TASKS_KEPT = 32
 """Loaded tasks that are kept: attempts of one task follow each other."""
+
+
+def find_baseline(suite: Suite) -> Baseline | None:
+    """The baseline of our own suite; None where it was made with another cost model."""
+    found = read_baseline(suite.version) if suite.name == BUILTIN else None
+    return found if found is not None and found.cost_model == MODEL_VERSION else None
 
 
 class LocalWorkshop:

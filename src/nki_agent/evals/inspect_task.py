@@ -1,0 +1,215 @@
+"""The benchmark as a task of Inspect: our episode as its solver, our judge as its scorer.
+
+Law: the same episode, prompt, tools and judge as `nki-agent bench run`, with Inspect's model,
+limits and log. A failure of ours or of the machine is an error of the sample and no score. Needs
+the extra `agent`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser, get_model
+from inspect_ai.scorer import (
+    CORRECT,
+    INCORRECT,
+    Metric,
+    SampleScore,
+    Score,
+    Target,
+    accuracy,
+    metric,
+    scorer,
+    stderr,
+)
+from inspect_ai.solver import Generate, TaskState, solver
+
+from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.trajectory import Turn, read_trajectory
+from nki_agent.base.clock import SystemClock
+from nki_agent.base.seeds import draw_root_seed, seed_for
+from nki_agent.bench.attempt import Attempt
+from nki_agent.bench.splits import find_split
+from nki_agent.bench.suite import BUILTIN, builtin_suite
+from nki_agent.chip.spec import Target as Chip
+from nki_agent.evals.episode import Assignment, describe_attempt, run_attempt
+from nki_agent.evals.workshop import LocalWorkshop, find_baseline
+from nki_agent.farm.local import LocalExecutor
+from nki_agent.llm.inspect_model import InspectModel, to_inspect
+from nki_agent.llm.protocol import Message, Role
+
+ATTEMPT, KERNEL = "attempt", "kernel"
+"""Keys of a sample's store."""
+
+
+@task
+def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
+    *,
+    split: str = "smoke-12",
+    target: str = "trn2",
+    mode: str = Mode.LOOP.value,
+    turns: int = Limits().turns,
+    perf: bool = False,
+    seed: int | None = None,
+    workers: int | None = None,
+) -> Task:
+    """NKIBench-250: write NKI kernels that are right on secret inputs, and fast.
+
+    Args:
+        split: full-250, stratified-150, stratified-60 or smoke-12.
+        target: trn1, inf2, trn2 or trn3.
+        mode: `loop` with tools, or `single-shot`.
+        turns: Most model calls in a loop.
+        perf: Try right kernels at their perf shapes too; only those count as fast.
+        seed: Root seed of the secret inputs; drawn if left out.
+        workers: Judging processes; one a core if left out.
+    """
+    suite = builtin_suite()
+    chosen = Mode(mode)
+    samples = [
+        Sample(
+            id=task_id,
+            input=f"Write an NKI kernel for `{task_id}`.",
+            target=CORRECT,
+            metadata={
+                "level": suite.find_task(task_id).level,
+                "category": suite.find_task(task_id).category,
+            },
+        )
+        for task_id in find_split(split).tasks
+    ]
+    return Task(
+        dataset=MemoryDataset(samples, name=f"{BUILTIN}/{split}"),
+        solver=kernel_author(
+            target=target,
+            mode=mode,
+            turns=1 if chosen is Mode.SINGLE_SHOT else turns,
+            perf=perf,
+            seed=draw_root_seed() if seed is None else seed,
+            workers=workers,
+        ),
+        scorer=kernel_judge(),
+        version=int(suite.version),
+    )
+
+
+@solver
+def kernel_author(
+    target: str, mode: str, turns: int, *, perf: bool, seed: int, workers: int | None
+) -> Any:
+    """Our episode with the model of the evaluation."""
+    suite, chip = builtin_suite(), Chip(target)
+    shop: list[LocalWorkshop] = []
+
+    def open_shop() -> LocalWorkshop:
+        # One farm for all samples, started by the first; it ends with this process.
+        if not shop:
+            shop.append(
+                LocalWorkshop(
+                    model=BUILTIN,
+                    executor=LocalExecutor(workers=workers),
+                    baseline=find_baseline(suite),
+                )
+            )
+        return shop[0]
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        del generate  # the episode asks the model itself
+        entry, workshop = suite.find_task(str(state.sample_id)), open_shop()
+        kernel_task = workshop.load(entry)
+        with tempfile.TemporaryDirectory(prefix="nki-agent-") as folder:
+            attempt = await run_attempt(
+                Assignment(
+                    entry=entry,
+                    task=kernel_task,
+                    target=chip,
+                    sample=state.epoch,
+                    root_seed=seed_for(seed, entry.id, chip.value, state.epoch),
+                    mode=Mode(mode),
+                    limits=Limits(turns=turns),
+                    perf=perf,
+                    folder=Path(folder),
+                ),
+                model=InspectModel(get_model()),
+                judging=workshop.make_judging(entry, chip),
+                clock=SystemClock(),
+                find_baseline=workshop.find_baseline,
+            )
+            _tell(state, attempt, Path(folder))
+        return state
+
+    return solve
+
+
+def _tell(state: TaskState, attempt: Attempt, folder: Path) -> None:
+    """Put conversation, kernel and attempt into the sample."""
+    messages: list[Any] = []
+    for event in read_trajectory(folder / "trajectory.jsonl"):
+        if isinstance(event, Turn):
+            messages += [to_inspect(message) for message in event.sent]
+            reply = event.reply
+            state.output.completion = reply.text
+            messages.append(_to_answer(event))
+    state.messages = messages or [ChatMessageSystem(content=""), ChatMessageUser(content="")]
+    kernel = folder / "kernel.py"
+    if kernel.exists():
+        state.store.set(KERNEL, kernel.read_text(encoding="utf-8"))
+    state.store.set(ATTEMPT, msgspec.to_builtins(attempt))
+    state.completed = True
+
+
+def _to_answer(event: Turn) -> Any:
+    reply = event.reply
+    return to_inspect(Message(role=Role.ASSISTANT, content=reply.text, tool_calls=reply.tool_calls))
+
+
+def _attempts(scores: Sequence[SampleScore]) -> list[Attempt]:
+    return [
+        msgspec.convert(score.score.metadata[ATTEMPT], Attempt)
+        for score in scores
+        if score.score.metadata is not None
+    ]
+
+
+@metric
+def compiled() -> Metric:
+    """Share of samples whose kernel could be run."""
+
+    def compute(scores: list[SampleScore]) -> float:
+        return sum(a.compiled for a in _attempts(scores)) / max(1, len(scores))
+
+    return compute
+
+
+@metric
+def fast(p: float = 1.0) -> Metric:
+    """Share of samples that are right at the perf shapes and more than `p` times the baseline."""
+
+    def compute(scores: list[SampleScore]) -> float:
+        speedups = [a.speedup for a in _attempts(scores)]
+        return sum(s is not None and s > p for s in speedups) / max(1, len(scores))
+
+    return compute
+
+
+@scorer(metrics=[accuracy(), stderr(), compiled(), fast()])
+def kernel_judge() -> Any:
+    """Right on secret inputs, by the judge's last word."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        del target
+        attempt = msgspec.convert(state.store.get(ATTEMPT), Attempt)
+        return Score(
+            value=CORRECT if attempt.right else INCORRECT,
+            answer=state.store.get(KERNEL),
+            explanation=describe_attempt(attempt),
+            metadata={ATTEMPT: state.store.get(ATTEMPT)},
+        )
+
+    return score
