@@ -279,7 +279,7 @@ def step_writes(step: Step) -> tuple[Tile, ...]:
 class Stored:
     """What a value in HBM is called and stored in.
 
-    `strides` and `offset`, in elements at each shape set, are there for a region of a larger tensor.
+    `strides` and `offset`, in elements at each shape set, are there for a part of a larger tensor.
     """
 
     name: str
@@ -373,7 +373,11 @@ class TransposePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPlan:
-    """softmax(q k^T * scale + mask) v, one block of query rows at a time."""
+    """softmax(f(q k^T)) v, one block of query rows at a time; `levels` are the steps of f.
+
+    The last of them belong to one product, as in a MatmulPlan; they leave the scores in the tile
+    that `scores` names.
+    """
 
     title: str
     batch: tuple[Size, ...]
@@ -381,15 +385,22 @@ class AttentionPlan:
     k: Access
     v: Access
     out: Access
-    mask: Access | None
     dtype: DType
+    """Of queries and keys."""
+    value_dtype: DType
+    """Of values and of the weights that multiply them."""
     out_dtype: DType
-    scale: Number | None
     queries: Size
     keys: Size
     depth: Size
     value_depth: Size
-    is_causal: bool
+    product: Tile
+    scores: Tile
+    levels: tuple[tuple[Step, ...], ...]
+    first_key: Size | None
+    """The first key that a row sees, minus the row; None for the very first."""
+    last_key: Size | None
+    """The last key that a row sees, minus the row; None for the very last."""
 
 
 Stage = RowsPlan | MatmulPlan | TransposePlan | AttentionPlan

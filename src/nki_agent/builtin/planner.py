@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nki_agent.builtin.attention import AttentionPlanner, fits
 from nki_agent.builtin.capture import Captured, expand_softmax
 from nki_agent.builtin.graph import Graph, Op, contiguous_strides
+from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.plan import Argument, Buffer, Plan, Stage, Stored
-from nki_agent.builtin.products import MatmulPlanner, plan_attention, plan_transpose
+from nki_agent.builtin.products import MatmulPlanner, plan_transpose
 from nki_agent.builtin.rows import Demand, RowsPlanner
-from nki_agent.builtin.stages import Group, StageKind, divide, find_attention
+from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -27,7 +29,7 @@ def plan_kernel(
     Raises:
         UnsupportedError: what cannot be written, and why.
     """
-    captured = _without_softmax(captured)
+    captured = _without_softmax(captured, chip)
     groups = divide(captured.graphs)
     outputs = _stored(captured.graph, groups)
     names = _name_values(captured.graph, outputs, arguments, result_names)
@@ -43,12 +45,11 @@ def plan_kernel(
     )
 
 
-def _without_softmax(captured: Captured) -> Captured:
-    graphs = []
-    for graph in captured.graphs:
-        keep = frozenset(a.softmax for a in find_attention(graph))
-        graphs.append(expand_softmax(graph, keep))
-    return Captured(tuple(graphs))
+def _without_softmax(captured: Captured, chip: ChipSpec) -> Captured:
+    """Take every softmax apart that is no part of an attention which fits SBUF."""
+    found = find_attention(captured.graph)
+    keep = frozenset(a.softmax for a in found if fits(captured, a, chip))
+    return Captured(tuple(expand_softmax(graph, keep) for graph in captured.graphs))
 
 
 def _stored(graph: Graph, groups: list[Group]) -> dict[int, None]:
@@ -170,6 +171,7 @@ def _plan_stage(
             matmul = MatmulPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             return matmul.plan(demand)
         case StageKind.ATTENTION:
-            return plan_attention(captured, group, buffers=names, chip=chip)
+            attention = AttentionPlanner(captured, group, buffers=names, chip=chip)
+            return attention.plan_attention()
         case StageKind.TRANSPOSE:
             return plan_transpose(captured, group, buffers=names)

@@ -138,6 +138,10 @@ class StepPrinter:
         is_whole = self.vector_cols and tile.level < self.row_level
         return f"({rows}, {'num_cols' if is_whole else self.cols})"
 
+    def take(self, tile: Tile) -> None:
+        """This tile is there already."""
+        self._made.add(tile.name)
+
     def allocate(self, tile: Tile) -> None:
         """`nl.ndarray` for a tile that is written for the first time."""
         if tile.name in self._made or tile.in_psum:
@@ -474,7 +478,7 @@ class RowsPrinter:
             names = [*self.outer, "r0", "c0" if self.has_col_loop else ""]
         for loop, stride in zip(names, access.strides, strict=False):
             if any(stride) and loop:
-                terms.append(times(loop, signed(self.scope, stride)))
+                terms.append(step_of(loop, signed(self.scope, stride)))
         steps = [signed(self.scope, s) if any(s) else "0" for s in access.strides]
         col = f"[{steps[-1]}, {self.steps.cols}]" if tile.is_wide else "[1, 1]"
         multiplier = times("width", steps[-1]) if self.plan.is_flat else steps[-2]
@@ -515,6 +519,11 @@ def signed(scope: Scope, size: Size) -> str:
         text = scope.size(tuple(-n for n in size))
         return f"-({text})" if " " in text else f"-{text}"
     return scope.size(size)
+
+
+def step_of(name: str, stride: str) -> str:
+    """`name * stride` with its sign in front."""
+    return f"-{times(name, stride[1:])}" if stride.startswith("-") else times(name, stride)
 
 
 def tile_of(step: Step) -> Tile:

@@ -116,7 +116,9 @@ def stage_reads(stage: Stage) -> list[str]:
             found = [stage.source.tensor]
         case AttentionPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor]
-            found += [stage.mask.tensor] if stage.mask is not None else []
+            found += [
+                s.access.tensor for level in stage.levels for s in level if isinstance(s, Load)
+            ]
     return list(dict.fromkeys(found))
 
 

@@ -31,11 +31,9 @@ from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import (
     Access,
-    AttentionPlan,
     Kind,
     Load,
     MatmulPlan,
-    Number,
     Size,
     Step,
     Store,
@@ -56,7 +54,7 @@ MATRIX_RANK = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Matrices:
+class Matrices:
     """Axes of a product after merging: batch groups, then rows and columns of the result."""
 
     batch: tuple[tuple[int, ...], ...]
@@ -160,13 +158,13 @@ class MatmulPlanner:
             walks.append(walk_of(graph, node_id, axes, alignment))
         return walks
 
-    def _merge(self, x_walks: list[Walk], w_walks: list[Walk]) -> _Matrices:
+    def _merge(self, x_walks: list[Walk], w_walks: list[Walk]) -> Matrices:
         sizes = tuple(a.sizes for a in self.alignments)
         walks = [x_walks, w_walks, *(self._walks(s, axes) for s, axes in self.operands.items())]
         walks += [self._output_walks(node) for node in self.outputs]
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
         groups = merge_axes(self.alignments[0].order, sizes, by_set, fences=frozenset({-1}))
-        return _Matrices(tuple(groups[:-2]), groups[-2], sizes)
+        return Matrices(tuple(groups[:-2]), groups[-2], sizes)
 
     def _walks(self, source: int, axes: Axes) -> list[Walk]:
         pairs = zip(self.captured.graphs, self.alignments, strict=True)
@@ -207,7 +205,8 @@ class MatmulPlanner:
         return cols * DType.FLOAT32.itemsize * len(wide) + n * DType.FLOAT32.itemsize * len(rows)
 
     # -- epilogue ---------------------------------------------------------------------------------
-    def _epilogue(self, space: _Matrices) -> tuple[tuple[tuple[Step, ...], ...], Tile]:
+    def start(self, space: Matrices) -> tuple[Lowering, Tile]:
+        """The product's tile and the operands of what follows it."""
         last = len(space.batch) + 1
         places = {
             node: self._place(space, varying(self.alignments, node)) for node in self.group.nodes
@@ -231,12 +230,19 @@ class MatmulPlanner:
         for source, axes in self.operands.items():
             walks = self._walks(source, axes)
             place = self._place(space, moving_axes(walks))
+            if self.graph[source].op is Op.IOTA:
+                lowering.offer(source, place, self._access(space, "", walks))
+                continue
             stored = self.buffers[self.graph.base(source).id]
             dtype = loaded_dtype(stored.dtype, is_scalar=place.kind in (Kind.ROW, Kind.ONE))
             name = stored.name
             tile = lowering.tile(f"{name}_{place.kind.value}", place, dtype)
             lowering.emit(place.level, Load(dst=tile, access=self._access(space, name, walks)))
             lowering.bind(source, tile)
+        return lowering, product
+
+    def _epilogue(self, space: Matrices) -> tuple[tuple[tuple[Step, ...], ...], Tile]:
+        lowering, product = self.start(space)
         for node_id in self.group.nodes:
             if node_id != self.node.id:
                 lowering.lower(self.graph[node_id])
@@ -248,11 +254,11 @@ class MatmulPlanner:
             lowering.emit(tile.level, Store(access=access, src=tile))
         return tuple(tuple(steps) for steps in lowering.levels), product
 
-    def _access(self, space: _Matrices, tensor: str, walks: Sequence[Walk]) -> Access:
+    def _access(self, space: Matrices, tensor: str, walks: Sequence[Walk]) -> Access:
         col = group_stride((-1,), walks, space.sizes)
         return space.access(tensor, walks, col, is_left=True)
 
-    def _place(self, space: _Matrices, axes: frozenset[int]) -> Place:
+    def _place(self, space: Matrices, axes: frozenset[int]) -> Place:
         row, col = bool(axes & set(space.rows)), -1 in axes
         batch = [bool(axes & set(g)) for g in space.batch]
         level = max((i + 1 for i, on in enumerate(batch) if on), default=0)
@@ -291,134 +297,6 @@ def minor_stride(captured: Captured, node_id: int, dim: int) -> Size:
         strides = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
         found.append(strides[dim])
     return tuple(found)
-
-
-def plan_attention(
-    captured: Captured, group: Group, *, buffers: Mapping[int, Stored], chip: ChipSpec
-) -> AttentionPlan:
-    """Plan one attention stage.
-
-    Raises:
-        UnsupportedError: sizes that one block of query rows cannot hold.
-    """
-    parts = group.attention
-    assert parts is not None
-    graph = captured.graph
-    scores, out = graph[parts.scores], graph[parts.out]
-    q_id, k_id, v_id = scores.inputs[0], scores.inputs[1], out.inputs[1]
-    dtype = product_dtype(graph, scores)
-    if graph[v_id].dtype is not dtype:
-        raise UnsupportedError(out.origin, "queries and values have different dtypes")
-    names = {i: buffers[graph.base(i).id].name for i in (q_id, k_id, v_id)}
-    operands = {"q": q_id, "k": k_id, "v": v_id}
-    if parts.mask is not None:
-        operands["mask"] = parts.mask
-        names[parts.mask] = buffers[graph.base(parts.mask).id].name
-    batch, access = _attention_accesses(
-        captured, operands, names, parts.out, buffers[parts.out].name
-    )
-    keys = tuple(g[k_id].shape[-1] for g in captured.graphs)
-    value_depth = tuple(g[v_id].shape[-1] for g in captured.graphs)
-    bank = chip.psum_bank_bytes // DType.FLOAT32.itemsize
-    if max(value_depth) > bank:
-        raise UnsupportedError(
-            out.origin, f"values of {max(value_depth)} columns, over one PSUM bank of {bank}"
-        )
-    depth = tuple(g[q_id].shape[-1] for g in captured.graphs)
-    queries = tuple(g[q_id].shape[-2] for g in captured.graphs)
-    _require_room(
-        chip,
-        dtype,
-        keys=max(keys),
-        queries=max(queries),
-        depth=max(depth),
-        value_depth=max(value_depth),
-    )
-    return AttentionPlan(
-        title="attention",
-        batch=batch,
-        q=access["q"],
-        k=access["k"],
-        v=access["v"],
-        out=access["out"],
-        mask=access.get("mask"),
-        dtype=dtype,
-        out_dtype=buffers[parts.out].dtype,
-        scale=_attention_scale(captured, parts.scale, divides=parts.divides),
-        queries=queries,
-        keys=keys,
-        depth=depth,
-        value_depth=value_depth,
-        is_causal=graph[parts.softmax].causal,
-    )
-
-
-def _attention_scale(captured: Captured, scale: int | None, *, divides: bool) -> Number | None:
-    if scale is None:
-        return None
-    numbers = captured.numbers()[scale]
-    return tuple(1.0 / n for n in numbers) if divides else numbers
-
-
-def _require_room(
-    chip: ChipSpec, dtype: DType, *, keys: int, queries: int, depth: int, value_depth: int
-) -> None:
-    lanes = chip.partitions
-    blocks = -(-keys // lanes) * value_depth + -(-depth // lanes) * (keys + queries)
-    kept = blocks * dtype.itemsize
-    # Scores and exponentials of the blocks that are under way.
-    working = 2 * keys * (DType.FLOAT32.itemsize + 2 * dtype.itemsize)
-    if kept + working > chip.sbuf_usable_partition_bytes:
-        raise UnsupportedError(
-            "attention",
-            f"{keys} keys need {kept + working} bytes of each partition",
-            hint="scores of one block of query rows must fit SBUF",
-        )
-
-
-def _attention_accesses(
-    captured: Captured,
-    operands: Mapping[str, int],
-    names: Mapping[int, str],
-    out: int,
-    out_name: str,
-) -> tuple[tuple[Size, ...], dict[str, Access]]:
-    """Batch sizes, and each operand over the batch loops and its own two axes."""
-    rank = len(captured.graph[out].shape) - 2
-    order = list(range(-2 - rank, -2))
-    sizes = []
-    walks: list[list[Walk]] = []
-    for graph in captured.graphs:
-        lead = graph[out].shape[:-2]
-        sizes.append(dict(zip(order, lead, strict=True)))
-        alignment = Alignment(sizes=dict(sizes[-1]))
-        mine = []
-        for node_id in (*operands.values(), out):
-            node = graph[node_id]
-            count = len(node.shape)
-            axes: Axes = tuple(d - count if d < count - MATRIX_RANK else None for d in range(count))
-            walk = walk_of(graph, node_id, axes, alignment)
-            mine.append(Walk(walk.strides, 0 if node_id == out else walk.offset))
-        walks.append(mine)
-    groups = merge_axes(order, sizes, walks, fences=frozenset())
-    batch = tuple(group_size(g, sizes) for g in groups)
-    found = {}
-    for index, (role, node_id) in enumerate([*operands.items(), ("out", out)]):
-        own = [w[index] for w in walks]
-        strides = [group_stride(g, own, sizes) for g in groups]
-        major, minor = (minor_stride(captured, node_id, dim) for dim in (-2, -1))
-        if role == "mask":
-            shapes = [g[node_id].shape for g in captured.graphs]
-            major = tuple(
-                0 if len(s) < MATRIX_RANK or s[-2] == 1 else n
-                for s, n in zip(shapes, major, strict=True)
-            )
-        found[role] = Access(
-            tensor=out_name if role == "out" else names[node_id],
-            strides=(*strides, major, minor),
-            offset=tuple(w.offset for w in own),
-        )
-    return batch, found
 
 
 def plan_transpose(

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nki_agent.builtin.align import Alignment, align
-from nki_agent.builtin.graph import ROWWISE, SOURCES, Graph, Node, Op, contiguous_strides
+from nki_agent.builtin.graph import ROWWISE, SOURCES, Graph, Node, Op
+from nki_agent.builtin.matching import Attention, find_attention
 
 
 class StageKind(StrEnum):
@@ -31,84 +32,6 @@ class Group:
     kind: StageKind
     nodes: tuple[int, ...]
     attention: Attention | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """The parts of attention: two products, a softmax between them, what changes the scores."""
-
-    scores: int
-    softmax: int
-    out: int
-    scale: int | None
-    """A CONST node that the scores are multiplied by; `divides` says that it divides."""
-    divides: bool
-    mask: int | None
-    """A node that is added to the scores."""
-    nodes: tuple[int, ...]
-
-
-def find_attention(graph: Graph) -> list[Attention]:
-    """Every softmax(q k^T ...) v whose inner values nobody else reads."""
-    users = graph.users()
-    found = []
-    for node in graph.nodes:
-        if node.op is Op.MATMUL:
-            attention = _match_attention(graph, node, users)
-            if attention is not None:
-                found.append(attention)
-    return found
-
-
-def _match_attention(graph: Graph, out: Node, users: dict[int, list[int]]) -> Attention | None:
-    path: list[int] = [out.id]
-    weights = _inner(graph, out.inputs[0], users, path)
-    if weights is None or weights.op is not Op.SOFTMAX or weights.function != "softmax":
-        return None
-    path.append(weights.id)
-    scale: int | None = None
-    mask: int | None = None
-    divides = False
-    node = _inner(graph, weights.inputs[0], users, path)
-    while node is not None and node.op is Op.BINARY:
-        first, second = node.inputs
-        path.append(node.id)
-        is_const = graph[second].op is Op.CONST
-        if node.function in ("multiply", "divide") and is_const and scale is None:
-            scale, divides = second, node.function == "divide"
-        elif node.function == "add" and not is_const and mask is None and scale is None:
-            mask = second
-        else:
-            return None
-        node = _inner(graph, first, users, path)
-    if node is None or node.op is not Op.MATMUL:
-        return None
-    path.append(node.id)
-    return Attention(node.id, weights.id, out.id, scale, divides, mask, tuple(sorted(path)))
-
-
-def _inner(graph: Graph, node_id: int, users: dict[int, list[int]], path: list[int]) -> Node | None:
-    """The node, through casts and views that keep its shape and have this one reader."""
-    node = graph[node_id]
-    while len(users[node.id]) == 1:
-        is_cast = node.op is Op.UNARY and node.function == "copy"
-        if not (is_cast or (node.op is Op.VIEW and _is_reshape(graph, node))):
-            return node
-        if is_cast:
-            path.append(node.id)
-        node = graph[node.inputs[0]]
-    return None
-
-
-def _is_reshape(graph: Graph, view: Node) -> bool:
-    """Whether a view only merges or splits leading axes."""
-    base = graph[view.inputs[0]]
-    return (
-        view.offset == 0
-        and view.strides == contiguous_strides(view.shape)
-        and view.shape[-2:] == base.shape[-2:]
-        and view.num_elems == base.num_elems
-    )
 
 
 def divide(graphs: Sequence[Graph]) -> list[Group]:
