@@ -21,6 +21,7 @@ PAIR = 2
 
 
 def concat(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
+    """Tensors one after the other along an axis."""
     nodes = [rules.node(t) for t in tensors]
     axis = dim % len(nodes[0].shape)
     shape = list(nodes[0].shape)

@@ -174,10 +174,8 @@ class StepPrinter:
                 return self._pair(step, level)
             case ScaleCombine():
                 return self._scalar_tensor(step, level)
-            case Reduce():
-                return self._reduction(step, level)
-            case Scan():
-                return self._scan(step, level)
+            case Reduce() | Scan():
+                return self._along_rows(step, level)
             case CopyWhere():
                 return self._copy_where(step, level)
             case Iota() | AffineSelect():
@@ -224,6 +222,11 @@ class StepPrinter:
         return (
             f"nisa.tensor_copy_predicated(dst={step.dst.name}, src={source}, predicate={predicate})"
         )
+
+    def _along_rows(self, step: Reduce | Scan, level: int) -> str:
+        if isinstance(step, Scan):
+            return self._scan(step, level)
+        return self._reduction(step, level)
 
     def _scan(self, step: Scan, level: int) -> str:
         tiles = [step.dst, step.first, step.second]

@@ -129,9 +129,7 @@ class _Scan:
             return Ref(node_id)
         strides = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
         offset = node.offset if node.op is Op.VIEW else 0
-        moving = Moving(
-            self.rules.builder.base_of(node_id), node.shape, strides, offset, step=0
-        )
+        moving = Moving(self.rules.builder.base_of(node_id), node.shape, strides, offset, step=0)
         return self._slices(moving)
 
     def _slices(self, operand: Moving) -> Ref:
@@ -159,9 +157,7 @@ class _Scan:
         rest = found.rest if found.rest is not None else 0.0
         factor = found.factor if found.factor is not None else 1.0
         builder = self.rules.builder
-        sources = [
-            builder.broadcast(self.rules.lift(value).id, shape) for value in (factor, rest)
-        ]
+        sources = [builder.broadcast(self.rules.lift(value).id, shape) for value in (factor, rest)]
         return Ref(builder.scan("linear", sources))
 
     def _linear(self, position: int, state: int) -> _Linear:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from nki_agent.builtin.graph import GraphBuilder, Node, Op, Shape
 
@@ -75,8 +76,7 @@ def roll_up(builder: GraphBuilder, results: Sequence[int]) -> Rolled | None:
     if len(results) < STEPS_MIN:
         return None
     period = results[1] - results[0]
-    pairs = zip(results[1:], results, strict=False)
-    if period <= 0 or any(later - earlier != period for later, earlier in pairs):
+    if period <= 0 or any(later - earlier != period for earlier, later in pairwise(results)):
         return None
     rolled = Rolled(len(results))
     waiting = [0]
@@ -131,7 +131,7 @@ class _Reader:
             return Staying(inputs[0]) if same else None
         if (moving := self._moving(inputs)) is not None:
             return moving
-        steps = {later - earlier for later, earlier in zip(inputs[2:], inputs[1:], strict=False)}
+        steps = {later - earlier for earlier, later in pairwise(inputs[1:])}
         if steps != {self.period}:
             return None
         is_same = _form(nodes[inputs[0]]) == _form(nodes[inputs[1]])
@@ -148,7 +148,7 @@ class _Reader:
         )
         if not same:
             return None
-        steps = {b.offset - a.offset for a, b in zip(nodes, nodes[1:], strict=False)}
+        steps = {b.offset - a.offset for a, b in pairwise(nodes)}
         if len(steps) != 1:
             return None
         return Moving(first.inputs[0], first.shape, first.strides, first.offset, steps.pop())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.moves import cut
 from nki_agent.builtin.pending import Place, Tiles
-from nki_agent.builtin.plan import Fill, Kind, Scan, Tile
+from nki_agent.builtin.plan import Fill, Kind, Number, Scan, Tile
 from nki_agent.builtin.rules import Ref, Rules
 
 BACKWARD = "_backward"
@@ -47,9 +47,9 @@ def lower_scan(lowering: Tiles, node: Node) -> Tile:
     if lowering.is_packed or place.kind is not Kind.FULL:
         raise UnsupportedError(node.origin, "a scan of a value that is the same in every row")
     function = node.function.removesuffix(BACKWARD)
-    tiles = [lowering.settle(source) for source in node.inputs]
+    tiles = [_tile_of(lowering, source) for source in node.inputs]
     if function != "linear":
-        tiles.append(_zeros(lowering))
+        tiles.append(_column(lowering, lowering.number(0.0)))
     dst = lowering.tile(_NAMES[function], place)
     step = Scan(
         dst=dst,
@@ -63,13 +63,19 @@ def lower_scan(lowering: Tiles, node: Node) -> Tile:
     return dst
 
 
-def _zeros(lowering: Tiles) -> Tile:
-    """A column of zeros, made once."""
+def _tile_of(lowering: Tiles, node_id: int) -> Tile:
+    value = lowering.value(node_id)
+    return _column(lowering, value) if isinstance(value, tuple) else lowering.settle(node_id)
+
+
+def _column(lowering: Tiles, number: Number) -> Tile:
+    """A column of one number, made once."""
     for step in lowering.levels[0]:
-        if isinstance(step, Fill) and step.dst.name.startswith("zeros"):
+        if isinstance(step, Fill) and step.value == number and step.dst.kind is Kind.ONE:
             return step.dst
-    tile = lowering.tile("zeros", Place(Kind.ONE, 0))
-    lowering.emit(0, Fill(dst=tile, value=lowering.number(0.0)))
+    name = {0.0: "zeros", 1.0: "ones"}.get(number[0], "constant")
+    tile = lowering.tile(name, Place(Kind.ONE, 0))
+    lowering.emit(0, Fill(dst=tile, value=number))
     return tile
 
 
