@@ -1,4 +1,4 @@
-"""Three kernels as a reader sees them; `REMAKE=1` before pytest writes them anew."""
+"""Kernels as a reader sees them; `REMAKE=1` before pytest writes them anew."""
 
 from __future__ import annotations
 
@@ -21,12 +21,23 @@ KERNELS = (
         "F.scaled_dot_product_attention(x, y, z)",
         ((2, 150, 64), (2, 140, 64), (2, 140, 32)),
     ),
+    Operator("running_sum", "torch.cumsum(x * y, -1)", ((500, 300), (300,))),
+    Operator("recurrence", "rnn(x, y, z)", ((4, 20, 96), (4, 96), (96, 96))),
 )
+RNN = """
+
+def rnn(x, h, w):
+    states = []
+    for now in x.unbind(1):
+        h = torch.tanh(now + 0.05 * (h @ w))
+        states.append(h)
+    return torch.stack(states, 1)
+"""
 
 
 @pytest.mark.parametrize("operator", KERNELS, ids=lambda o: o.name)
 def test_kernel_reads_as_written(operator: Operator, make_task: MakeTask) -> None:
-    text = write_kernel(make_task(operator.source("bfloat16")), Target.TRN2)
+    text = write_kernel(make_task(operator.source("bfloat16") + RNN), Target.TRN2)
     path = GOLDEN / f"{operator.name}.txt"
     if os.environ.get("REMAKE"):
         path.write_text(text, encoding="utf-8")

@@ -91,3 +91,39 @@ def test_batch_of_one_has_the_kernel_of_larger_batches(make_task: MakeTask, solv
     other = make_task(larger.source("float32").replace("return F", "return y.sum() * 0 + F"))
     verdict = solve(replace(task, perf=replace(other.dev, name="perf")))
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+CELLS = {
+    "elman": "h = torch.tanh(now + h @ w)",
+    "gated": (
+        "gate, new = (now.repeat(1, 2) + h @ w2).chunk(2, -1); "
+        "h = h + torch.sigmoid(gate) * (new - h)"
+    ),
+    "leaky": "h = 0.5 * torch.relu(now + h)",
+}
+CELL_SIZES = {"dev": ((1, 12, 24), (2, 17, 37)), "odd": ((3, 17, 37), (1, 12, 24))}
+
+
+def _cell(step: str, shape: tuple[int, ...]) -> str:
+    batch, _, width = shape
+    weights = f"torch.randn({width}, {width}) / 8, torch.randn({width}, {2 * width}) / 8"
+    return (
+        f"{HEAD}\n\ndef reference(x, h, w, w2):\n    outs = []\n    for now in x.unbind(1):\n"
+        f"        {step}\n        outs.append(h)\n"
+        "    return torch.stack(outs, 1), w.sum() + w2.sum()\n\n\n"
+        f"def inputs():\n    return [torch.randn{shape!r}, torch.randn({batch}, {width}),"
+        f" {weights}]\n"
+    )
+
+
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("sizes", CELL_SIZES)
+def test_recurrent_cell_is_a_loop_in_the_kernel(
+    name: str, sizes: str, make_task: MakeTask, solve: Solve
+) -> None:
+    small, large = CELL_SIZES[sizes]
+    task: Task = make_task(_cell(CELLS[name], small))
+    task = replace(task, perf=replace(make_task(_cell(CELLS[name], large)).dev, name="perf"))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    assert "for time in range(x.shape[1]):" in write_kernel(task, Target.TRN2)

@@ -130,12 +130,16 @@ def store_transposed(graph: Graph) -> Graph:
         for source in node.inputs:
             if node.op in ROWWISE | {Op.SOFTMAX} and is_transposed(graph[source]):
                 if source not in turned:
+                    builder.loop = graph.base(source).loop
                     turned[source] = builder.transpose(new_id[source])
+                    builder.loop = 0
                 sources.append(turned[source])
             else:
                 sources.append(new_id[source])
         if node.op is Op.UNARY and node.function == "copy" and node.inputs[0] in turned:
+            builder.loop = node.loop
             new_id[node.id] = builder.cast(sources[0], node.dtype)
+            builder.loop = 0
         else:
             new_id[node.id] = builder.repeat(node, sources)
     return prune(
@@ -175,12 +179,14 @@ def expand_softmax(graph: Graph, keep: frozenset[int]) -> Graph:
         if node.op is not Op.SOFTMAX or node.id in keep:
             new_id[node.id] = builder.repeat(node, [new_id[i] for i in node.inputs])
             continue
+        builder.loop = node.loop
         new_id[node.id] = _softmax(
             builder, node.function, new_id[node.inputs[0]], node.axes, causal=node.causal
         )
         made = builder.nodes[new_id[node.id]]
         if made.dtype is not node.dtype:
             new_id[node.id] = builder.cast(made.id, node.dtype)
+        builder.loop = 0
     return Graph(tuple(builder.nodes), graph.arguments, tuple(new_id[o] for o in graph.outputs))
 
 

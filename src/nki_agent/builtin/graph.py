@@ -55,11 +55,13 @@ class Op(StrEnum):
     """Whole numbers that run along the axes: `value` at the start, `strides` for their steps."""
     PARTS = "parts"
     """Values side by side: each input fills a region of the result that begins at its place."""
+    STATE = "state"
+    """What each step of a loop finds: rows that the PARTS node of the same name writes."""
 
 
 ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
 ROWWISE = ELEMENTWISE | {Op.REDUCE, Op.SCAN}
-SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA})
+SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA, Op.STATE})
 """What no stage computes."""
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 BITS = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"})
@@ -89,6 +91,8 @@ class Node:
     name: str = ""
     causal: bool = False
     places: tuple[int, ...] = ()
+    loop: int = 0
+    """The loop over time that computes it step by step along its first axis; 0 is none."""
     origin: str = ""
     """The reference's own word for it, for messages."""
     label: str = ""
@@ -102,7 +106,15 @@ class Node:
     @property
     def structure(self) -> tuple[object, ...]:
         """What must be equal between captures at different shapes."""
-        return (self.op, self.inputs, self.function, self.axes, self.dtype, len(self.shape))
+        return (
+            self.op,
+            self.inputs,
+            self.function,
+            self.axes,
+            self.dtype,
+            len(self.shape),
+            self.loop,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +193,10 @@ class GraphBuilder:
     nodes: list[Node] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     origin: str = ""
+    loop: int = 0
 
     def _add(self, **fields: object) -> int:
-        node = Node(id=len(self.nodes), origin=self.origin, **fields)  # type: ignore[arg-type]
+        node = Node(id=len(self.nodes), origin=self.origin, loop=self.loop, **fields)  # type: ignore[arg-type]
         self.nodes.append(node)
         return node.id
 
@@ -268,6 +281,21 @@ class GraphBuilder:
         own = [self.unary("copy", i, dtype) for i in inputs]
         return self._add(
             op=Op.PARTS, shape=shape, dtype=dtype, inputs=tuple(own), places=tuple(places)
+        )
+
+    def state(self, name: str, shape: Shape, dtype: DType) -> int:
+        """What the steps of a loop find, one row for each and one more."""
+        return self._add(op=Op.STATE, shape=shape, dtype=dtype, name=name)
+
+    def history(self, state: Node, initial: int, steps: int) -> int:
+        """The rows of a state: the first, and what each step leaves."""
+        return self._add(
+            op=Op.PARTS,
+            shape=state.shape,
+            dtype=state.dtype,
+            inputs=(initial, steps),
+            places=(0, state.num_elems // state.shape[0]),
+            name=state.name,
         )
 
     def unary(self, function: str, source: int, dtype: DType | None = None) -> int:
@@ -531,12 +559,15 @@ def _wider(first: Node, second: Node) -> DType:
 def prune(graph: Graph) -> Graph:
     """Drop the nodes that no output needs and number the rest anew."""
     needed: set[int] = set()
+    written = {n.name: n.id for n in graph.nodes if n.op is Op.PARTS and n.name}
     stack = list(graph.outputs)
     while stack:
         node_id = stack.pop()
         if node_id not in needed:
             needed.add(node_id)
             stack.extend(graph[node_id].inputs)
+            if graph[node_id].op is Op.STATE:
+                stack.append(written[graph[node_id].name])
     new_id = {old: new for new, old in enumerate(sorted(needed))}
     nodes = tuple(
         replace(node, id=new_id[node.id], inputs=tuple(new_id[i] for i in node.inputs))

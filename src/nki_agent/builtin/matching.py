@@ -31,7 +31,7 @@ class Attention:
 def find_attention(graph: Graph) -> list[Attention]:
     """Every softmax(f(q k^T)) v whose inner values nobody else reads."""
     users = graph.users()
-    products = [node for node in graph.nodes if node.op is Op.MATMUL]
+    products = [node for node in graph.nodes if node.op is Op.MATMUL and not node.loop]
     found = (_match(graph, node, users) for node in products)
     return [attention for attention in found if attention is not None]
 

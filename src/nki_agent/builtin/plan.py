@@ -321,6 +321,8 @@ class RowsPlan:
     levels: tuple[tuple[Step, ...], ...]
     cuts: tuple[int, ...] = ()
     """Innermost steps where a phase begins that runs one tile behind the one before."""
+    is_step: bool = False
+    """Whether it is one step of a loop over time, its outermost axis."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -354,6 +356,8 @@ class MatmulPlan:
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """The epilogue: steps before all loops, in each batch loop, and for a tile of the result."""
+    is_step: bool = False
+    """Whether it is one step of a loop over time, its outermost axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,6 +373,8 @@ class TransposePlan:
     n: Size
     col_block: int
     """Columns of the source that are loaded at a time."""
+    is_step: bool = False
+    """Whether it is one step of a loop over time, its outermost axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,6 +422,15 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSpan:
+    """Stages from `start` to `end` that are run step by step."""
+
+    start: int
+    end: int
+    steps: Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A whole kernel."""
 
@@ -423,6 +438,7 @@ class Plan:
     buffers: tuple[Buffer, ...]
     results: tuple[str, ...]
     stages: tuple[Stage, ...]
+    loops: tuple[LoopSpan, ...] = ()
     partitions: int
     bank_cols: int
     """float32 columns of one PSUM bank: the widest result of one matmul."""

@@ -25,7 +25,7 @@ class MatmulPrinter:
         self.scope = scope
         self.helpers = helpers
         self.multiply = f"{prefix}multiply"
-        self.loops = Loops(plan.batch, source, scope)
+        self.loops = Loops(plan.batch, source, scope, is_step=plan.is_step)
         self.last = len(plan.batch) + 1
         self.dtype = f"nl.{plan.dtype.value}"
         self.x = swap_axes(plan.x) if is_x_ready(plan) else plan.x
@@ -95,8 +95,7 @@ class MatmulPrinter:
         if self.plan.keep_w and level == self.w_level < len(self.plan.batch):
             self._load_w("w_kept", "num_cols", Window(count="num_cols"))
         if level < len(self.plan.batch):
-            name = self.loops.names[level]
-            with self.source.block(f"for {name} in range(num_{name}):"):
+            with self.loops.loop(level):
                 self._level(level + 1)
             return
         if self.plan.keep_w:

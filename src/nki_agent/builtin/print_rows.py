@@ -37,6 +37,8 @@ from nki_agent.builtin.text import Scope, Source
 from nki_agent.isa.enums import Engine
 
 OUTER_NAMES = ("i", "j", "k", "m")
+TIME = "time"
+"""The step of a loop over time, which a stage of that loop is given."""
 FLAT_HELPER = '''def flat_tiles(num_elems):
     """(start, rows, cols) of the tiles that cover a flat tensor, the rest last."""
     width = num_elems // PARTITIONS
@@ -339,7 +341,8 @@ class RowsPrinter:
         self.phases: Phases | None = None
         self.row_level = len(plan.levels) - 1
         self.has_col_loop = plan.col_block is not None and not plan.is_flat
-        self.outer = OUTER_NAMES[: len(plan.outer)]
+        names = (TIME, *OUTER_NAMES) if plan.is_step else OUTER_NAMES
+        self.outer = names[: len(plan.outer)]
         cols = "cols" if plan.col_block is not None else "num_cols"
         self.is_packed = plan.rows_each is not None
         self.steps = StepPrinter(
@@ -423,6 +426,9 @@ class RowsPrinter:
         for step in self.plan.levels[level]:
             self._step(step, level)
         if level == self.row_level:
+            return
+        if self.plan.is_step and level == 0:
+            self._level(1)
             return
         with self.source.block(self._loop(level)):
             if level + 1 == self.row_level and not (self.plan.is_flat or self.is_packed):

@@ -6,6 +6,7 @@ function for each stage. It depends on the plan alone.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +29,7 @@ from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
 )
-from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, RowsPrinter
+from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.text import Scope, Source
 
 
@@ -53,8 +54,7 @@ def print_plan(plan: Plan, *, title: str) -> str:
     else:
         for index, stage in enumerate(plan.stages):
             _stage_function(index, stage, source, shapes)
-            tensors = ", ".join([*stage_reads(stage), *stage_writes(stage)])
-            body.add(f"{stage_name(index, stage)}({tensors})")
+        _calls(plan, body, Scope(shapes))
     body.add(f"return {', '.join(plan.results)}")
     source.add()
     source.add()
@@ -62,6 +62,33 @@ def print_plan(plan: Plan, *, title: str) -> str:
     source.add(f"def kernel({', '.join(a.name for a in plan.arguments)}):")
     source.lines.extend(without_unused(body.lines))
     return source.text()
+
+
+def _calls(plan: Plan, body: Source, scope: Scope) -> None:
+    """All stages in order, those of a loop over time once for each step."""
+    spans = {span.start: span for span in plan.loops}
+    index = 0
+    while index < len(plan.stages):
+        span = spans.get(index)
+        loop = contextlib.nullcontext()
+        if span is not None:
+            loop = body.block(f"for {TIME} in range({scope.size(span.steps)}):")
+        with loop:
+            for number in range(index, span.end if span is not None else index + 1):
+                stage = plan.stages[number]
+                given = [*_tensors(stage), *([TIME] if is_step(stage) else [])]
+                body.add(f"{stage_name(number, stage)}({', '.join(given)})")
+        index = span.end if span is not None else index + 1
+
+
+def _tensors(stage: Stage) -> list[str]:
+    """Each tensor once: a state is read and written."""
+    return list(dict.fromkeys([*stage_reads(stage), *stage_writes(stage)]))
+
+
+def is_step(stage: Stage) -> bool:
+    """Whether a stage is one step of a loop over time."""
+    return isinstance(stage, RowsPlan | MatmulPlan | TransposePlan) and stage.is_step
 
 
 _SIZE = re.compile(r"^ {4}(\w+) = ")
@@ -148,13 +175,14 @@ def stage_name(index: int, stage: Stage) -> str:
 def _stage_function(
     index: int, stage: Stage, source: Source, shapes: Mapping[str, tuple[Size, ...]]
 ) -> None:
-    tensors = [*stage_reads(stage), *stage_writes(stage)]
+    tensors = _tensors(stage)
     body = Source(depth=1)
     scope = Scope({name: shapes[name] for name in tensors})
     _stage(stage, body, scope, helpers=source, prefix=f"stage_{index + 1}_")
     source.add()
     source.add()
-    source.add(f"def {stage_name(index, stage)}({', '.join(tensors)}):")
+    given = [*tensors, *([TIME] if is_step(stage) else [])]
+    source.add(f"def {stage_name(index, stage)}({', '.join(given)}):")
     source.add(f'    """{stage.title[:1].upper()}{stage.title[1:]}."""')
     source.lines.extend(without_unused(body.lines))
 

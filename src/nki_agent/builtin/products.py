@@ -138,6 +138,7 @@ class MatmulPlanner:
             keep_w=blocks[2],
             product=product,
             levels=levels,
+            is_step=bool(self.group.loop),
         )
 
     def _name(self, node_id: int) -> str:
@@ -163,7 +164,8 @@ class MatmulPlanner:
         walks = [x_walks, w_walks, *(self._walks(s, axes) for s, axes in self.operands.items())]
         walks += [self._output_walks(node) for node in self.outputs]
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
-        groups = merge_axes(self.alignments[0].order, sizes, by_set, fences=frozenset({-1}))
+        fences = {-1, 1 - len(self.node.shape)} if self.group.loop else {-1}
+        groups = merge_axes(self.alignments[0].order, sizes, by_set, fences=frozenset(fences))
         return Matrices(tuple(groups[:-2]), groups[-2], sizes)
 
     def _walks(self, source: int, axes: Axes) -> list[Walk]:
@@ -319,7 +321,8 @@ def plan_transpose(
                 Walk(dict(zip(order, contiguous_strides(source.shape), strict=True)), 0),
             ]
         )
-    groups = merge_axes(order, sizes, walks, fences=frozenset({minor, minor + 1, -1}))
+    fences = {minor, minor + 1, -1} | ({1 - rank} if group.loop else set())
+    groups = merge_axes(order, sizes, walks, fences=frozenset(fences))
     n_group = next(g for g in groups if minor in g)
     m_group = groups[-1]
     loops = [g for g in groups if g not in (n_group, m_group)]
@@ -343,4 +346,5 @@ def plan_transpose(
         m=group_size(m_group, sizes),
         n=group_size(n_group, sizes),
         col_block=TRANSPOSE_COLS,
+        is_step=bool(group.loop),
     )

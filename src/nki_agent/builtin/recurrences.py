@@ -92,6 +92,7 @@ class _Scan:
     def _again(self, position: int) -> Ref:
         """The node for all steps at once."""
         node = self.rolled.nodes[position]
+        self.rules.builder.origin = node.origin
         inputs = [self._operand(o) for o in self.rolled.operands[position]]
         return _repeat(self.rules, node, inputs)
 

@@ -180,7 +180,12 @@ class RowsPlanner:
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
         reduced = self._reduced(first)
         fences = frozenset({min(reduced)}) if reduced else frozenset()
+        time = first.order[0] if self.group.loop else 0
+        if time:
+            fences |= {time + 1}
         groups = merge_axes(first.order, sizes, by_set, fences=fences) or [()]
+        steps = [groups.pop(0)] if time else []
+        groups = groups or [()]
         if reduced and not reduced <= set(groups[-1]):
             raise UnsupportedError(
                 self._reduction().origin,
@@ -188,12 +193,12 @@ class RowsPlanner:
                 hint="make the reduced axes the last ones and contiguous",
             )
         if len(groups) == 1 and not reduced:
-            return _Space(tuple(groups), sizes, is_flat=True)
+            return _Space((*steps, *groups), sizes, is_flat=True)
         if len(groups) == 1:
-            return _Space(((), groups[0]), sizes, is_flat=False)
+            return _Space((*steps, (), groups[0]), sizes, is_flat=False)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
-        return _Space(tuple(groups), sizes, is_flat=is_flat)
+        return _Space((*steps, *groups), sizes, is_flat=is_flat)
 
     def _reduced(self, alignment: Alignment) -> frozenset[int]:
         gone: frozenset[int] = frozenset()
@@ -319,6 +324,7 @@ class RowsPlanner:
             rows_each=each,
             levels=tuple(tuple(steps) for steps in levels),
             cuts=cuts,
+            is_step=bool(self.group.loop),
         )
 
     def _spread(
@@ -343,7 +349,11 @@ class RowsPlanner:
         floor_ns = moved / self.chip.dma_bytes_per_ns
         spread = fold_columns(balance(steps, estimate, floor_ns=floor_ns, scratch=names))
         by_position = any(isinstance(step, Iota | AffineSelect) for step in spread)
-        if by_position or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES:
+        if (
+            by_position
+            or self.group.loop
+            or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES
+        ):
             # Functions of phases do not know which rows they are given.
             return spread, ()
         last = len(space.outer) + 1 + (block is not None and not space.is_flat)

@@ -32,6 +32,8 @@ class Group:
     kind: StageKind
     nodes: tuple[int, ...]
     attention: Attention | None = None
+    loop: int = 0
+    """The loop over time that it is a part of; 0 is none."""
 
 
 def divide(graphs: Sequence[Graph]) -> list[Group]:
@@ -64,7 +66,8 @@ def divide(graphs: Sequence[Graph]) -> list[Group]:
             _join_producers(graphs, node, groups, owner)
     _join_siblings(graphs, groups, owner)
     return [
-        Group(d.kind, tuple(sorted(d.nodes)), d.attention) for d in _ordered(graph, groups, owner)
+        Group(d.kind, tuple(sorted(d.nodes)), d.attention, _loop_of(graph, d))
+        for d in _ordered(graph, groups, owner)
     ]
 
 
@@ -131,6 +134,8 @@ def _try_join(
     if producer.kind not in fusing or consumer.kind is not StageKind.ROWS:
         return False
     nodes = sorted({*producer.nodes, *consumer.nodes})
+    if len({graph[n].loop for n in nodes}) > 1:
+        return False
     if _reads_parts(graph, nodes) or (producer.seed is not None and _by_position(graph, nodes)):
         return False
     for each in graphs:
@@ -182,11 +187,23 @@ def _reaches(graph: Graph, start: _Draft, end: _Draft, owner: dict[int, _Draft])
     return False
 
 
+def _loop_of(graph: Graph, draft: _Draft) -> int:
+    return graph[draft.nodes[0]].loop
+
+
+def _first_rows(graph: Graph, base: Node) -> Node:
+    """For a state, what the first step finds; for any other value, itself."""
+    if base.op is not Op.STATE:
+        return base
+    written = next(n for n in graph.nodes if n.op is Op.PARTS and n.name == base.name)
+    return graph[written.inputs[0]]
+
+
 def _needs(graph: Graph, draft: _Draft, owner: dict[int, _Draft]) -> list[_Draft]:
     found: list[_Draft] = []
     for node_id in draft.nodes:
         for source in graph[node_id].inputs:
-            base = graph.base(source)
+            base = _first_rows(graph, graph.base(source))
             for made in base.inputs if base.op is Op.PARTS else (base.id,):
                 maker = owner.get(made)
                 if maker is not None and maker is not draft and maker not in found:
@@ -200,6 +217,12 @@ def _ordered(graph: Graph, groups: list[_Draft], owner: dict[int, _Draft]) -> li
     while waiting:
         ready = [d for d in waiting if all(n in done for n in _needs(graph, d, owner))]
         assert ready, "stages need each other"
+        # A loop begins when all that its steps need is there, and nothing comes between them.
+        outside = [d for d in ready if not _loop_of(graph, d)]
+        open_loop = _loop_of(graph, done[-1]) if done else 0
+        steps = [d for d in ready if _loop_of(graph, d) == open_loop != 0]
+        started = steps or [d for d in ready if _loop_of(graph, d) == _loop_of(graph, ready[0])]
+        ready = steps or outside or started
         done.extend(ready)
         waiting = [d for d in waiting if d not in ready]
     return done

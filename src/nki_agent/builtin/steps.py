@@ -8,6 +8,7 @@ from nki_agent.builtin.moves import MOVES
 from nki_agent.builtin.recurrences import NotLinearError, scan_steps
 from nki_agent.builtin.rolling import roll_up
 from nki_agent.builtin.rules import Ref, Rules
+from nki_agent.builtin.stepping import step_through
 
 
 def stack_rule(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
@@ -17,6 +18,6 @@ def stack_rule(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
         try:
             return scan_steps(rules, rolled, dim)
         except NotLinearError:
-            pass
+            return step_through(rules, rolled, dim)
     made: Ref = MOVES["stack"](rules, tensors, dim)
     return made

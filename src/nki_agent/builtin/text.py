@@ -33,6 +33,13 @@ class Source:
     def add(self, line: str = "") -> None:
         """One line; a call that is too long is broken after its opening bracket."""
         indent = "    " * self.depth
+        if len(indent) + len(line) > LINE_MAX and (found := _SUM.match(line)):
+            # A sum is broken before its signs, in brackets.
+            with self.block(f"{found[1]}=("):
+                for number, term in enumerate(found[2].split(" + ")):
+                    self.add(f"+ {term}" if number else term)
+            self.add(f"){found[3]}")
+            return
         if len(indent) + len(line) <= LINE_MAX or "(" not in line or line.startswith("#"):
             self.lines.append((indent + line).rstrip())
             return
@@ -70,12 +77,14 @@ class Source:
         return "\n".join(self.lines) + "\n"
 
 
+_SUM = re.compile(r"^(\w+)=([^()]+ \+ [^()]+?)(,?)$")
 _CALL = re.compile(r"[\w\]]\(")
 
 
 def _split_call(line: str) -> tuple[str, list[str], str]:
     """`a = f(x, y)` as its opening, its arguments, and its closing bracket."""
-    start = next((m.end() - 1 for m in _CALL.finditer(line)), line.index("("))
+    call = _CALL.search(line)
+    start = 0 if line.startswith("(") else call.end() - 1 if call else line.index("(")
     depth = 0
     parts: list[str] = []
     part = ""
