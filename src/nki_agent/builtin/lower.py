@@ -66,7 +66,7 @@ class Lowering(Tiles):
     def lower(self, node: Node) -> None:
         """Lower one node."""
         match node.op:
-            case Op.INPUT | Op.CONST | Op.VIEW | Op.IOTA:
+            case Op.INPUT | Op.CONST | Op.STATE | Op.VIEW | Op.IOTA:
                 return
             case Op.BINARY if is_position_mask(self.graph.nodes, node):
                 return  # made where it is needed: a choice by position has its own instruction

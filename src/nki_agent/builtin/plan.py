@@ -353,6 +353,8 @@ class MatmulPlan:
     """Whether a product fills a PSUM bank."""
     keep_w: bool
     """Whether all of w stays in SBUF."""
+    depth_group: int | None
+    """Rows of w that are multiplied at a time; None takes all."""
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """The epilogue: steps before all loops, in each batch loop, and for a tile of the result."""

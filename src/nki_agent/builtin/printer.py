@@ -70,7 +70,7 @@ def _calls(plan: Plan, body: Source, scope: Scope) -> None:
     index = 0
     while index < len(plan.stages):
         span = spans.get(index)
-        loop = contextlib.nullcontext()
+        loop: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if span is not None:
             loop = body.block(f"for {TIME} in range({scope.size(span.steps)}):")
         with loop:

@@ -46,6 +46,10 @@ from nki_agent.builtin.stages import Group
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
+DEPTH_GROUP = 2048
+"""Depth of a part of a product that is too deep for SBUF."""
+DEEP_TILES = 4
+"""Tiles of rows that add up such parts: half of the PSUM banks, so that the next may begin."""
 KEPT_SHARE = 0.5
 """Part of SBUF that a whole w may take."""
 TRANSPOSE_COLS = 2048
@@ -136,6 +140,7 @@ class MatmulPlanner:
             col_group=blocks[1],
             is_bank_wide=blocks[1] == self.chip.psum_bank_bytes // DType.FLOAT32.itemsize,
             keep_w=blocks[2],
+            depth_group=blocks[3],
             product=product,
             levels=levels,
             is_step=bool(self.group.loop),
@@ -180,8 +185,8 @@ class MatmulPlanner:
     # -- sizes of blocks --------------------------------------------------------------------------
     def _blocks(
         self, dtype: DType, demand: Demand, *, m: int, k: int, n: int
-    ) -> tuple[int, int, bool]:
-        """Rows of a group, columns of a product, and whether w is kept."""
+    ) -> tuple[int, int, bool, int | None]:
+        """Rows of a group, columns of a product, whether w is kept, and the depth of a part."""
         lanes = self.chip.partitions
         room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
         k_bytes = -(-k // lanes) * dtype.itemsize
@@ -189,17 +194,14 @@ class MatmulPlanner:
         # Rows of x on their way to be turned, and tiles of the epilogue, twice for overlap.
         working = 2 * k * dtype.itemsize + 2 * self._epilogue_bytes(n, bank)
         if k_bytes * n <= room * KEPT_SHARE and k_bytes * n + working + 2 * k_bytes * lanes <= room:
-            return lanes, bank, True
+            return lanes, bank, True, None
         for cols in (bank, bank // 2, bank // 4):
             left = room - working - 2 * k_bytes * cols
             group = left // (k_bytes * lanes) * lanes
             if group >= lanes:
-                return min(group, -(-m // lanes) * lanes), cols, False
-        raise UnsupportedError(
-            self.node.origin,
-            f"a depth of {k} does not fit SBUF",
-            hint="products deeper than that are not cut along K yet",
-        )
+                return min(group, -(-m // lanes) * lanes), cols, False, None
+        # Too deep for SBUF: parts of the depth add up in one PSUM bank for each tile of rows.
+        return min(DEEP_TILES * lanes, -(-m // lanes) * lanes), bank, False, DEPTH_GROUP
 
     def _epilogue_bytes(self, n: int, cols: int) -> int:
         wide = [self.graph[i] for i in self.group.nodes]
