@@ -127,3 +127,26 @@ def test_recurrent_cell_is_a_loop_in_the_kernel(
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
     assert "for time in range(x.shape[1]):" in write_kernel(task, Target.TRN2)
+
+
+VECTORS = (
+    Operator("sum", "x.sum()", ((1_000_003,),)),
+    Operator("kept", "x.sum(0, keepdim=True)", ((5000,),)),
+    Operator("largest product", "(x * y).amax()", ((4099,), (4099,))),
+    Operator("norm", "torch.linalg.vector_norm(x)", ((70_001,),)),
+    Operator("few", "x.mean()", ((7,),)),
+)
+
+
+@pytest.mark.parametrize("operator", VECTORS, ids=lambda o: o.name)
+def test_vector_of_any_length_is_reduced(
+    operator: Operator, make_task: MakeTask, solve: Solve
+) -> None:
+    verdict = solve(make_task(operator.source("float32")))
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_product_deeper_than_sbuf_is_right(make_task: MakeTask, solve: Solve) -> None:
+    operator = Operator("deep", "torch.relu(x @ y)", ((140, 60_100), (60_100, 50)))
+    verdict = solve(make_task(operator.source("float32")))
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics

@@ -67,7 +67,7 @@ def share_axes(alignments: Sequence[Alignment]) -> None:
 
 def _place(graph: Graph, node: Node, found: Alignment) -> bool:
     """Give a node's dimensions their axes; False if it does not fit."""
-    shape = graph[node.inputs[0]].shape if node.op is Op.REDUCE else node.shape
+    shape = graph[node.inputs[0]].shape if node.op in (Op.REDUCE, Op.LANES) else node.shape
     axes = _axes_of_inputs(graph, node, len(shape), found)
     if axes is None or not _take_sizes(shape, axes, found):
         return False
@@ -78,7 +78,7 @@ def _place(graph: Graph, node: Node, found: Alignment) -> bool:
     if node.op is Op.SCAN and axes[-1] is not None:
         # Its rows stay whole, as those that are reduced do.
         found.reduced.add(frozenset({axes[-1]}))
-    found.axes[node.id] = tuple(axes)
+    found.axes[node.id] = (None,) if node.op is Op.LANES else tuple(axes)
     return True
 
 
@@ -203,6 +203,8 @@ def outside_operands(
             axes = found.axes[node_id]
             if node.op is Op.REDUCE:
                 axes = _axes_before(graph, node, found)
+            elif node.op is Op.LANES:
+                axes = (-1,)
             yield source, axes
 
 

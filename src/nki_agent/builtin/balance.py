@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from nki_agent.builtin.plan import (
+    Accumulate,
     Activate,
     AffineSelect,
     Combine,
@@ -70,7 +71,9 @@ class Estimate:
                 return Engine.GPSIMD
             case Scale() if any(s.op == "power" for s in step.scalars):
                 return Engine.GPSIMD
-            case Scale() | ScaleCombine() | Reduce() | Invert() | CopyWhere() | Scan():
+            case (
+                Scale() | ScaleCombine() | Reduce() | Invert() | CopyWhere() | Scan() | Accumulate()
+            ):
                 return Engine.VECTOR
 
     @staticmethod

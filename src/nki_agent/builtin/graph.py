@@ -17,6 +17,8 @@ from nki_agent.base.errors import NkiAgentError
 from nki_agent.isa.dtype import DType
 
 Shape = tuple[int, ...]
+NUM_LANES = 128
+"""Partitions of every chip that a kernel is written for."""
 
 
 OTHER_WAYS = "write it with other operators, or use another `--model`"
@@ -55,12 +57,14 @@ class Op(StrEnum):
     """Whole numbers that run along the axes: `value` at the start, `strides` for their steps."""
     PARTS = "parts"
     """Values side by side: each input fills a region of the result that begins at its place."""
+    LANES = "lanes"
+    """A vector reduced to one number for each partition."""
     STATE = "state"
     """What each step of a loop finds: rows that the PARTS node of the same name writes."""
 
 
 ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
-ROWWISE = ELEMENTWISE | {Op.REDUCE, Op.SCAN}
+ROWWISE = ELEMENTWISE | {Op.REDUCE, Op.SCAN, Op.LANES}
 SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA, Op.STATE})
 """What no stage computes."""
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
@@ -429,6 +433,16 @@ class GraphBuilder:
             function=function,
             axes=(len(node.shape) - 1,),
             causal=causal,
+        )
+
+    def lanes(self, function: str, source: int) -> int:
+        """The share of each partition of a reduced vector."""
+        return self._add(
+            op=Op.LANES,
+            shape=(NUM_LANES,),
+            dtype=self.nodes[source].dtype,
+            inputs=(source,),
+            function=function,
         )
 
     def scan(self, function: str, sources: Sequence[int]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nki_agent.builtin.graph import BITS, Node, Op, UnsupportedError, is_position_mask
+from nki_agent.builtin.lanes import lower_lanes
 from nki_agent.builtin.pending import (
     NAMES,
     REDUCED_NAMES,
@@ -78,6 +79,9 @@ class Lowering(Tiles):
                 self._values[node.id] = self._where(node)
             case Op.REDUCE:
                 self._values[node.id] = self._reduce(node)
+            case Op.LANES:
+                level = len(self.levels) - 1
+                self._values[node.id] = self._pending(lower_lanes(self, node, level))
             case Op.SCAN:
                 self._values[node.id] = self._pending(lower_scan(self, node))
             case Op.SOFTMAX | Op.MATMUL | Op.TRANSPOSE | Op.PARTS:

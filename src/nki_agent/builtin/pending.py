@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from nki_agent.builtin.graph import Graph, Node, Op, is_position_mask
 from nki_agent.builtin.plan import (
     Access,
+    Accumulate,
     Activate,
     AffineSelect,
     Combine,
@@ -343,7 +344,7 @@ def _written_to(step: Step, tile: Tile) -> Step:
             return replace(step, dst=tile)
         case (
             Fill() | Iota() | AffineSelect() | Activate() | Scale() | Combine() | ScaleCombine()
-            | Reduce() | Invert() | Copy() | CopyWhere() | Scan()
+            | Reduce() | Invert() | Copy() | CopyWhere() | Scan() | Accumulate()
         ):  # fmt: skip
             return replace(step, dst=tile)
 

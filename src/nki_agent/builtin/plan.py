@@ -208,6 +208,15 @@ class Scan:
     is_backward: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulate:
+    """What a tile of rows adds to a column that is kept for all tiles."""
+
+    dst: Tile
+    src: Tile
+    op: str
+
+
 Step = (
     Load
     | Store
@@ -223,6 +232,7 @@ Step = (
     | Copy
     | CopyWhere
     | Scan
+    | Accumulate
 )
 
 
@@ -232,7 +242,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
     match step:
         case Load() | Fill() | Iota():
             found = ()
-        case Store():
+        case Store() | Copy():
             found = (step.src,)
         case Activate():
             found = (step.data, step.scale, step.bias)
@@ -244,8 +254,8 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
             found = (step.data, step.scalar.operand, step.other)
         case Reduce() | Invert() | AffineSelect():
             found = (step.data,)
-        case Copy():
-            found = (step.src,)
+        case Accumulate():
+            found = (step.dst, step.src)
         case CopyWhere():
             found = (step.dst, step.src, step.predicate)
     return tuple(tile for tile in found if isinstance(tile, Tile))
@@ -254,7 +264,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
 def step_writes(step: Step) -> tuple[Tile, ...]:
     """The tiles that a step writes."""
     match step:
-        case Store():
+        case Store() | Accumulate():
             return ()
         case Activate():
             return (step.dst,) if step.sums is None else (step.dst, step.sums)
@@ -319,6 +329,8 @@ class RowsPlan:
     rows_each: int | None
     """Short rows are packed, up to so many in each partition; None puts one row in each."""
     levels: tuple[tuple[Step, ...], ...]
+    after: tuple[Store, ...] = ()
+    """Stores of columns that all tiles added to."""
     cuts: tuple[int, ...] = ()
     """Innermost steps where a phase begins that runs one tile behind the one before."""
     is_step: bool = False
@@ -327,7 +339,7 @@ class RowsPlan:
     @property
     def steps(self) -> tuple[Step, ...]:
         """All steps in order."""
-        return tuple(step for level in self.levels for step in level)
+        return (*(step for level in self.levels for step in level), *self.after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from nki_agent.builtin.graph import BITS, UnsupportedError
 from nki_agent.builtin.phases import Phases
 from nki_agent.builtin.plan import (
     Access,
+    Accumulate,
     Activate,
     AffineSelect,
     Combine,
@@ -176,7 +177,7 @@ class StepPrinter:
                 return self._pair(step, level)
             case ScaleCombine():
                 return self._scalar_tensor(step, level)
-            case Reduce() | Scan():
+            case Reduce() | Scan() | Accumulate():
                 return self._along_rows(step, level)
             case CopyWhere():
                 return self._copy_where(step, level)
@@ -225,7 +226,13 @@ class StepPrinter:
             f"nisa.tensor_copy_predicated(dst={step.dst.name}, src={source}, predicate={predicate})"
         )
 
-    def _along_rows(self, step: Reduce | Scan, level: int) -> str:
+    def _along_rows(self, step: Reduce | Scan | Accumulate, level: int) -> str:
+        if isinstance(step, Accumulate):
+            kept = f"{step.dst.name}[:rows]"
+            return (
+                f"nisa.tensor_tensor(dst={kept}, data1={kept}, data2={step.src.name},"
+                f" op=nl.{step.op})"
+            )
         if isinstance(step, Scan):
             return self._scan(step, level)
         return self._reduction(step, level)
@@ -363,6 +370,9 @@ class RowsPrinter:
         self._level(0)
         if self.phases is not None:
             self.phases.drain(self.source)
+        for step in self.plan.after:
+            column = f"{step.access.tensor}.reshape((PARTITIONS, 1))"
+            self.source.add(f"nisa.dma_copy(dst={column}, src={step.src.name})")
 
     def _make_phases(self) -> Phases:
         cols = self.steps.cols

@@ -308,6 +308,7 @@ class RowsPlanner:
         for node_id in self.group.nodes:
             lowering.lower(self.graph[node_id])
         lowering.expect(self.outputs)
+        self.after: list[Store] = []
         for node_id in self.outputs:
             self._store(lowering, space, node_id)
         levels = [fold_negations(steps) for steps in lowering.levels]
@@ -324,6 +325,7 @@ class RowsPlanner:
             rows_each=each,
             levels=tuple(tuple(steps) for steps in levels),
             cuts=cuts,
+            after=tuple(self.after),
             is_step=bool(self.group.loop),
         )
 
@@ -402,7 +404,11 @@ class RowsPlanner:
         name, dtype = self.buffers[node_id].name, self.buffers[node_id].dtype
         tile = lowering.finish(node_id, f"{name}_tile", dtype)
         access = self._access(space, name, self._output_walks(node_id))
-        lowering.emit(tile.level, Store(access=access, src=tile))
+        store = Store(access=access, src=tile)
+        if self.graph[node_id].op is Op.LANES:
+            self.after.append(store)
+        else:
+            lowering.emit(tile.level, store)
 
 
 def describe(captured: Captured, nodes: Sequence[int]) -> str:

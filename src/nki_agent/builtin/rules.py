@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nki_agent.builtin.graph import GraphBuilder, Node, Op
+from nki_agent.builtin.lanes import is_long, reduce_vector
 from nki_agent.isa.dtype import DType
 
 
@@ -97,6 +98,8 @@ class Rules:
         """A reduction; no axes means all of them."""
         rank = len(self.node(x).shape)
         wanted = list(axes) if axes is not None and len(axes) else list(range(rank))
+        if is_long(self.builder, x.id):
+            return Ref(reduce_vector(self.builder, function, x.id, keepdims=keepdims))
         return Ref(self.builder.reduce(function, x.id, wanted, keepdims=keepdims))
 
     def size(self, x: Ref, axes: Sequence[int] | None) -> int:

@@ -134,6 +134,8 @@ def _try_join(
     if producer.kind not in fusing or consumer.kind is not StageKind.ROWS:
         return False
     nodes = sorted({*producer.nodes, *consumer.nodes})
+    if any(graph[n].op is Op.LANES for n in producer.nodes):
+        return False  # its shares are whole only when its stage ends
     if len({graph[n].loop for n in nodes}) > 1:
         return False
     if _reads_parts(graph, nodes) or (producer.seed is not None and _by_position(graph, nodes)):
