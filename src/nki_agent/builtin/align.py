@@ -234,8 +234,7 @@ def merge_axes(
     """
     groups: list[list[int]] = []
     for axis in order:
-        left = groups[-1][-1] if groups else None
-        if left is not None and axis not in fences and _joins(left, axis, sizes, walks):
+        if groups and axis not in fences and _joins(groups[-1], axis, sizes, walks):
             groups[-1].append(axis)
         else:
             groups.append([axis])
@@ -243,19 +242,20 @@ def merge_axes(
 
 
 def _joins(
-    left: int, right: int, sizes: Sequence[dict[int, int]], walks: Sequence[Sequence[Walk]]
+    group: Sequence[int],
+    right: int,
+    sizes: Sequence[dict[int, int]],
+    walks: Sequence[Sequence[Walk]],
 ) -> bool:
+    """Whether each walk goes on along `right` where it left the group's last moving axis."""
     for size, walk_set in zip(sizes, walks, strict=True):
-        if size[left] == 1:
+        moving = [axis for axis in group if size[axis] != 1]
+        if size[right] == 1 or not moving:
+            # An axis of one element may have any stride.
             continue
         for walk in walk_set:
             inner = walk.strides.get(right, 0)
-            if size[right] == 1:
-                # An axis of one element may have any stride.
-                if walk.strides.get(left, 0) != 0:
-                    return False
-                continue
-            if walk.strides.get(left, 0) != inner * size[right]:
+            if walk.strides.get(moving[-1], 0) != inner * size[right]:
                 return False
     return True
 

@@ -87,6 +87,8 @@ class Node:
     name: str = ""
     causal: bool = False
     places: tuple[int, ...] = ()
+    is_fence: bool = False
+    """Of a VIEW: who reads it is in another stage than its base, along axes that suit it better."""
     origin: str = ""
     """The reference's own word for it, for messages."""
     label: str = ""
@@ -208,8 +210,25 @@ class GraphBuilder:
         self.nodes[node_id] = replace(self.nodes[node_id], label=label)
         return node_id
 
-    def view(self, source: int, *, shape: Shape, strides: Shape, offset: int = 0) -> int:
-        """A strided view of a node that is no VIEW itself; the identity returns the node."""
+    def fence(self, node_id: int) -> int:
+        """Keep who reads this view out of the stage that makes its base."""
+        assert self.nodes[node_id].op is Op.VIEW
+        self.nodes[node_id] = replace(self.nodes[node_id], is_fence=True)
+        return node_id
+
+    def view(
+        self,
+        source: int,
+        *,
+        shape: Shape,
+        strides: Shape,
+        offset: int = 0,
+        is_moved: bool = False,
+    ) -> int:
+        """A strided view of a node that is no VIEW itself; the identity returns the node.
+
+        `is_moved` says that it is an identity at most by chance, where axes have one element.
+        """
         base = self.nodes[source]
         assert base.op is not Op.VIEW
         if base.op is Op.CONST:
@@ -219,7 +238,7 @@ class GraphBuilder:
         if is_position_mask(self.nodes, base) and base.shape != shape:
             inner = self.view(base.inputs[0], shape=shape, strides=strides, offset=offset)
             return self.binary(base.function, inner, base.inputs[1], base.dtype)
-        if shape == base.shape and offset == 0:
+        if shape == base.shape and offset == 0 and not is_moved:
             wanted = contiguous_strides(shape)
             if all(size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True)):
                 return source
@@ -322,6 +341,14 @@ class GraphBuilder:
             column = self._reshape(rows, node.shape[:-1])
             total = self.reduce(function, column, wanted[:-1], keepdims=True)
             return self._reshape(self.base_of(total), (1,) * rank if keepdims else ())
+        num_last = sum(1 for i, a in enumerate(reversed(wanted)) if a == rank - 1 - i)
+        if 0 < num_last < len(wanted):
+            # The last axes row by row, then what is left of the others.
+            rows = self.reduce(function, source, wanted[-num_last:], keepdims=True)
+            rest = self.reduce(function, rows, wanted[:-num_last], keepdims=True)
+            if keepdims:
+                return rest
+            return self._reshape(self.base_of(rest), tuple(node.shape[axis] for axis in kept))
         moved = source
         if wanted != tuple(range(rank - len(wanted), rank)):
             moved = self.permute(source, (*kept, *wanted))
@@ -363,6 +390,7 @@ class GraphBuilder:
             shape=tuple(node.shape[axis] for axis in order),
             strides=tuple(strides[axis] for axis in order),
             offset=node.offset,
+            is_moved=node.op is not Op.VIEW and list(order) != sorted(order),
         )
 
     def append_axis(self, source: int) -> int:

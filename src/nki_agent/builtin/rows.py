@@ -191,9 +191,24 @@ class RowsPlanner:
             return _Space(tuple(groups), sizes, is_flat=True)
         if len(groups) == 1:
             return _Space(((), groups[0]), sizes, is_flat=False)
+        groups = self._longest_as_rows(groups, sizes)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
         return _Space(tuple(groups), sizes, is_flat=is_flat)
+
+    def _longest_as_rows(
+        self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
+    ) -> list[tuple[int, ...]]:
+        """Put the longest of the outer axes on the partitions, where the last would leave most idle.
+
+        Which of them are loops and in which order changes no value.
+        """
+        *outer, cols = groups
+        longest = max(outer, key=lambda group: max(group_size(group, sizes)))
+        filled = max(group_size(outer[-1], sizes))
+        if filled >= self.chip.partitions or max(group_size(longest, sizes)) < 2 * filled:
+            return groups
+        return [*(group for group in outer if group is not longest), longest, cols]
 
     def _reduced(self, alignment: Alignment) -> frozenset[int]:
         gone: frozenset[int] = frozenset()

@@ -198,6 +198,8 @@ def _try_join(
     if producer.kind not in fusing or consumer.kind is not StageKind.ROWS:
         return False
     nodes = sorted({*producer.nodes, *consumer.nodes})
+    if _reads_fence(graph, nodes):
+        return False
     if _reads_parts(graph, nodes) or (producer.seed is not None and _by_position(graph, nodes)):
         return False
     alignment = align(graph, nodes, seed=producer.seed)
@@ -210,6 +212,12 @@ def _try_join(
     for node_id in consumer.nodes:
         owner[node_id] = producer
     return True
+
+
+def _reads_fence(graph: Graph, nodes: Sequence[int]) -> bool:
+    """Whether one of the nodes reads another through a view that keeps their stages apart."""
+    sources = [graph[source] for n in nodes for source in graph[n].inputs]
+    return any(node.is_fence and graph.base(node.id).id in nodes for node in sources)
 
 
 def _reads_parts(graph: Graph, nodes: Sequence[int]) -> bool:
