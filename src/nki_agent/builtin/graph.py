@@ -51,6 +51,10 @@ class Op(StrEnum):
     """A VIEW whose rows are not contiguous, stored row by row."""
     IOTA = "iota"
     """Whole numbers that run along the axes: `value` at the start, `strides` for their steps."""
+    CONVOLUTION = "convolution"
+    """`function` says how channels mix: `dense`, `grouped` or `depthwise`; see `Node.window`."""
+    POOL = "pool"
+    """A reduction (`function`) of each window of `Node.window`; outside is its neutral element."""
     PARTS = "parts"
     """Values side by side: each input fills a region of the result that begins at its place."""
 
@@ -59,9 +63,29 @@ ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
 ROWWISE = ELEMENTWISE | {Op.REDUCE}
 SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA})
 """What no stage computes."""
+WINDOWED = frozenset({Op.CONVOLUTION, Op.POOL})
+"""What reads the last axes through a window that moves along them."""
+PRODUCTS = WINDOWED | {Op.MATMUL}
+"""What begins a stage that takes the elementwise nodes behind it."""
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 BITS = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"})
 """Functions of whole numbers bit by bit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """How a window moves along the last axes: one number for each of them.
+
+    `before` counts the elements outside that the first window covers. A transposed convolution
+    writes through its window what others read.
+    """
+
+    kernel: Shape
+    stride: Shape
+    dilation: Shape
+    before: Shape
+    groups: int = 1
+    is_transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +111,7 @@ class Node:
     name: str = ""
     causal: bool = False
     places: tuple[int, ...] = ()
+    window: Window | None = None
     is_fence: bool = False
     """Of a VIEW: who reads it is in another stage than its base, along axes that suit it better."""
     origin: str = ""
@@ -102,7 +127,10 @@ class Node:
     @property
     def structure(self) -> tuple[object, ...]:
         """What must be equal between captures at different shapes."""
-        return (self.op, self.inputs, self.function, self.axes, self.dtype, len(self.shape))
+        turned = self.window is not None and self.window.is_transposed
+        return (
+            self.op, self.inputs, self.function, self.axes, self.dtype, len(self.shape), turned
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,6 +475,31 @@ class GraphBuilder:
         if source.op is Op.VIEW:
             return None
         return self.view(source.id, shape=node.shape, strides=node.strides, offset=node.offset)
+
+    def convolution(
+        self, function: str, pair: tuple[int, int], shape: Shape, dtype: DType, window: Window
+    ) -> int:
+        """A window of weights over [images, channels, ...]; see `Op.CONVOLUTION`."""
+        return self._add(
+            op=Op.CONVOLUTION,
+            function=function,
+            inputs=pair,
+            shape=shape,
+            dtype=dtype,
+            window=window,
+        )
+
+    def pool(self, function: str, source: int, shape: Shape, window: Window) -> int:
+        """A reduction of each window over [images, channels, ...]."""
+        dtype = self.nodes[source].dtype
+        return self._add(
+            op=Op.POOL, function=function, inputs=(source,), shape=shape, dtype=dtype, window=window
+        )
+
+    def narrow(self, node_id: int) -> int:
+        """What was cast to float32 from a shorter float, if it was."""
+        found = self._narrow(node_id)
+        return node_id if found is None else found
 
     def transpose(self, source: int) -> int:
         """A view stored row by row through the Tensor Engine."""

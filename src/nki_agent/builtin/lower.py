@@ -77,7 +77,7 @@ class Lowering(Tiles):
                 self._values[node.id] = self._where(node)
             case Op.REDUCE:
                 self._values[node.id] = self._reduce(node)
-            case Op.SOFTMAX | Op.MATMUL | Op.TRANSPOSE | Op.PARTS:
+            case Op.SOFTMAX | Op.MATMUL | Op.TRANSPOSE | Op.CONVOLUTION | Op.POOL | Op.PARTS:
                 raise AssertionError(f"{node.op} is taken apart before it is lowered")
 
     def _chain(self, node: Node, value: Value, scalar: Scalar) -> Value:

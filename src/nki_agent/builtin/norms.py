@@ -172,6 +172,9 @@ def _group_norm(
     """Arguments as PyTorch has them: images, channels, pixels of a channel, groups, epsilon."""
     _, channels, pixels, num_groups, eps = sizes
     builder = rules.builder
+    # What was only widened is read as it was: the statistics are in float32 anyway.
+    x = Ref(builder.narrow(x.id))
+    weight, bias = (None if v is None else Ref(builder.narrow(v.id)) for v in (weight, bias))
     if rules.node(x).op is Op.VIEW:
         x = Ref(builder.unary("copy", x.id))
     images, _, *space = rules.node(x).shape

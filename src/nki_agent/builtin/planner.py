@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nki_agent.builtin.capture import Captured, expand_softmax
-from nki_agent.builtin.graph import Graph, Op, contiguous_strides
+from nki_agent.builtin.graph import PRODUCTS, Graph, Op, contiguous_strides
 from nki_agent.builtin.plan import Argument, Buffer, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_attention, plan_transpose
 from nki_agent.builtin.rows import Demand, RowsPlanner
@@ -28,7 +28,7 @@ def plan_kernel(
         UnsupportedError: what cannot be written, and why.
     """
     captured = _without_softmax(captured)
-    groups = divide(captured.graph)
+    groups = divide(captured.graph, captured.graphs[1:])
     outputs = _stored(captured.graph, groups)
     names = _name_values(captured.graph, outputs, arguments, result_names)
     names |= _regions(captured, names)
@@ -117,7 +117,7 @@ def _hidden_dtype(graph: Graph, node_id: int) -> DType:
         for r in graph.nodes
         if r.op is not Op.VIEW and any(graph.base(i).id == node_id for i in r.inputs)
     }
-    return node.dtype if readers & {Op.MATMUL, Op.TRANSPOSE} else DType.FLOAT32
+    return node.dtype if readers & {Op.TRANSPOSE, *PRODUCTS} else DType.FLOAT32
 
 
 def _buffers(

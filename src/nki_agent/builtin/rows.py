@@ -178,7 +178,7 @@ class RowsPlanner:
         walks = [self._walks(s, axes) for s, axes in self.operands.items()]
         walks += [self._output_walks(node) for node in self.outputs]
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
-        reduced = self._reduced(first)
+        reduced = self._reduced()
         fences = frozenset({min(reduced)}) if reduced else frozenset()
         groups = merge_axes(first.order, sizes, by_set, fences=fences) or [()]
         if reduced and not reduced <= set(groups[-1]):
@@ -210,11 +210,9 @@ class RowsPlanner:
             return groups
         return [*(group for group in outer if group is not longest), longest, cols]
 
-    def _reduced(self, alignment: Alignment) -> frozenset[int]:
-        gone: frozenset[int] = frozenset()
-        for axes in alignment.reduced:
-            gone |= axes
-        return gone
+    def _reduced(self) -> frozenset[int]:
+        """Axes that are reduced at any shape set: where they have one element they are not seen."""
+        return frozenset(a for found in self.alignments for axes in found.reduced for a in axes)
 
     def _reduction(self) -> Node:
         return next(self.graph[n] for n in self.group.nodes if self.graph[n].op is Op.REDUCE)
@@ -228,7 +226,7 @@ class RowsPlanner:
         """
         space = self._space()
         cols = group_size(space.groups[-1], space.sizes)
-        is_reduced = bool(self._reduced(self.alignments[0]))
+        is_reduced = bool(self._reduced())
         block: int | None = None
         if space.is_flat or (not is_reduced and max(cols) > demand.col_block):
             block = demand.col_block

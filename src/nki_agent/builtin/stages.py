@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nki_agent.builtin.align import Alignment, align
-from nki_agent.builtin.graph import ROWWISE, SOURCES, Graph, Node, Op, contiguous_strides
+from nki_agent.builtin.align import Alignment, align, fits_window
+from nki_agent.builtin.graph import ROWWISE, SOURCES, WINDOWED, Graph, Node, Op, contiguous_strides
 
 
 class StageKind(StrEnum):
@@ -22,6 +22,8 @@ class StageKind(StrEnum):
     MATMUL = "matmul"
     ATTENTION = "attention"
     TRANSPOSE = "transpose"
+    CONVOLUTION = "convolution"
+    POOL = "pool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,12 @@ def _is_reshape(graph: Graph, view: Node) -> bool:
     )
 
 
-def divide(graph: Graph) -> list[Group]:
-    """The stages of a graph in an order in which each comes after what it reads."""
+def divide(graph: Graph, others: Sequence[Graph] = ()) -> list[Group]:
+    """The stages of a graph in an order in which each comes after what it reads.
+
+    `others` are the same graph at other shapes, where what shares a stage must fit too.
+    """
+    graphs = (graph, *others)
     attentions = {a.out: a for a in find_attention(graph)}
     inside = {node: a for a in attentions.values() for node in a.nodes}
     groups: list[_Draft] = []
@@ -125,6 +131,9 @@ def divide(graph: Graph) -> list[Group]:
         elif node.op is Op.MATMUL:
             draft = _Draft(StageKind.MATMUL, [node.id], seed=node.id)
             groups.append(draft)
+        elif node.op in WINDOWED:
+            draft = _Draft(StageKind(node.op.value), [node.id], seed=node.id)
+            groups.append(draft)
         elif node.op is Op.TRANSPOSE:
             draft = _Draft(StageKind.TRANSPOSE, [node.id])
             groups.append(draft)
@@ -134,8 +143,8 @@ def divide(graph: Graph) -> list[Group]:
             groups.append(draft)
         owner[node.id] = draft
         if node.op in ROWWISE and node.id not in inside:
-            _join_producers(graph, node, groups, owner)
-    _join_siblings(graph, groups, owner)
+            _join_producers(graphs, node, groups, owner)
+    _join_siblings(graphs, groups, owner)
     return [
         Group(d.kind, tuple(sorted(d.nodes)), d.attention) for d in _ordered(graph, groups, owner)
     ]
@@ -159,23 +168,26 @@ def _attention_draft(attention: Attention, groups: list[_Draft]) -> _Draft:
 
 
 def _join_producers(
-    graph: Graph, node: Node, groups: list[_Draft], owner: dict[int, _Draft]
+    graphs: Sequence[Graph], node: Node, groups: list[_Draft], owner: dict[int, _Draft]
 ) -> None:
     for source in node.inputs:
-        producer = owner.get(graph.base(source).id)
+        producer = owner.get(graphs[0].base(source).id)
         consumer = owner[node.id]
         if producer is not None and producer is not consumer:
-            _try_join(graph, producer, consumer, groups, owner)
+            _try_join(graphs, producer, consumer, groups, owner)
 
 
-def _join_siblings(graph: Graph, groups: list[_Draft], owner: dict[int, _Draft]) -> None:
+def _join_siblings(
+    graphs: Sequence[Graph], groups: list[_Draft], owner: dict[int, _Draft]
+) -> None:
     """Stages that read the same tensor along the same axes read it once."""
+    graph = graphs[0]
     for first in list(groups):
         for second in list(groups):
             rows = first.kind is second.kind is StageKind.ROWS
             alive = first in groups and second in groups and first is not second
             if rows and alive and _sources(graph, first) & _sources(graph, second):
-                _try_join(graph, first, second, groups, owner)
+                _try_join(graphs, first, second, groups, owner)
 
 
 def _sources(graph: Graph, draft: _Draft) -> set[int]:
@@ -192,9 +204,14 @@ def _sources(graph: Graph, draft: _Draft) -> set[int]:
 
 
 def _try_join(
-    graph: Graph, producer: _Draft, consumer: _Draft, groups: list[_Draft], owner: dict[int, _Draft]
+    graphs: Sequence[Graph],
+    producer: _Draft,
+    consumer: _Draft,
+    groups: list[_Draft],
+    owner: dict[int, _Draft],
 ) -> bool:
-    fusing = (StageKind.ROWS, StageKind.MATMUL)
+    graph = graphs[0]
+    fusing = (StageKind.ROWS, StageKind.MATMUL, StageKind.CONVOLUTION, StageKind.POOL)
     if producer.kind not in fusing or consumer.kind is not StageKind.ROWS:
         return False
     nodes = sorted({*producer.nodes, *consumer.nodes})
@@ -202,9 +219,12 @@ def _try_join(
         return False
     if _reads_parts(graph, nodes) or (producer.seed is not None and _by_position(graph, nodes)):
         return False
-    alignment = align(graph, nodes, seed=producer.seed)
-    if alignment is None or not _is_one_pass(alignment):
-        return False
+    for each in graphs:
+        alignment = align(each, nodes, seed=producer.seed)
+        if alignment is None or not _is_one_pass(alignment):
+            return False
+        if producer.seed is not None and not fits_window(each, nodes, alignment, producer.seed):
+            return False
     if _reaches(graph, producer, consumer, owner) or _reaches(graph, consumer, producer, owner):
         return False
     producer.nodes = nodes
