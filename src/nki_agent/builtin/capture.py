@@ -12,6 +12,7 @@ from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
     ROWWISE,
     SOURCES,
+    WINDOWED,
     Graph,
     GraphBuilder,
     Op,
@@ -128,7 +129,7 @@ def store_transposed(graph: Graph) -> Graph:
         builder.origin = node.origin
         sources = []
         for source in node.inputs:
-            if node.op in ROWWISE | {Op.SOFTMAX} and is_transposed(graph[source]):
+            if node.op in ROWWISE | {Op.SOFTMAX, *WINDOWED} and is_transposed(graph[source]):
                 if source not in turned:
                     builder.loop = graph.base(source).loop
                     turned[source] = builder.transpose(new_id[source])

@@ -331,6 +331,8 @@ class _Products(TorchFunctionMode):
             return self._attend(*args, **kwargs)
         if func is nnf.linear:
             return self._linear(*args, **kwargs)
+        if func is nnf.instance_norm:
+            return _instance_norm(*args, **kwargs)
         if func in _CONSTANTS:
             # Without data a constant would lose its value.
             kwargs.setdefault("device", "cpu")
@@ -408,6 +410,22 @@ class _Products(TorchFunctionMode):
             mask = mask.unsqueeze(-3) if is_shared else _split_heads(mask, groups)
         pair = key.unsqueeze(-3), value.unsqueeze(-3)
         return self._attend(query, *pair, mask, *rest, **options).flatten(-4, -3)
+
+
+def _instance_norm(  # noqa: PLR0913 - PyTorch's own arguments
+    x: torch.Tensor,
+    running_mean: torch.Tensor | None = None,
+    running_var: torch.Tensor | None = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    use_input_stats: bool = True,  # noqa: FBT001, FBT002
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    """By each channel's own pixels, which are a group of one channel."""
+    if not use_input_stats:
+        return nnf.batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+    return nnf.group_norm(x, x.shape[1], weight, bias, eps)
 
 
 def _split_heads(tensor: torch.Tensor, groups: int) -> torch.Tensor:

@@ -55,6 +55,10 @@ class Op(StrEnum):
     """Along the last axis: a running `add` or `multiply`, or `linear`: h = a * h before + b."""
     IOTA = "iota"
     """Whole numbers that run along the axes: `value` at the start, `strides` for their steps."""
+    CONVOLUTION = "convolution"
+    """`function` says how channels mix: `dense`, `grouped` or `depthwise`; see `Node.window`."""
+    POOL = "pool"
+    """A reduction (`function`) of each window of `Node.window`; outside is its neutral element."""
     PARTS = "parts"
     """Values side by side: each input fills a region of the result that begins at its place."""
     LANES = "lanes"
@@ -67,9 +71,29 @@ ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
 ROWWISE = ELEMENTWISE | {Op.REDUCE, Op.SCAN, Op.LANES}
 SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA, Op.STATE})
 """What no stage computes."""
+WINDOWED = frozenset({Op.CONVOLUTION, Op.POOL})
+"""What reads the last axes through a window that moves along them."""
+PRODUCTS = WINDOWED | {Op.MATMUL}
+"""What begins a stage that takes the elementwise nodes behind it."""
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 BITS = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"})
 """Functions of whole numbers bit by bit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """How a window moves along the last axes: one number for each of them.
+
+    `before` counts the elements outside that the first window covers. A transposed convolution
+    writes through its window what others read.
+    """
+
+    kernel: Shape
+    stride: Shape
+    dilation: Shape
+    before: Shape
+    groups: int = 1
+    is_transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +121,9 @@ class Node:
     places: tuple[int, ...] = ()
     loop: int = 0
     """The loop over time that computes it step by step along its first axis; 0 is none."""
+    window: Window | None = None
+    is_fence: bool = False
+    """Of a VIEW: who reads it is in another stage than its base, along axes that suit it better."""
     origin: str = ""
     """The reference's own word for it, for messages."""
     label: str = ""
@@ -110,15 +137,11 @@ class Node:
     @property
     def structure(self) -> tuple[object, ...]:
         """What must be equal between captures at different shapes."""
+        turned = self.window is not None and self.window.is_transposed
         return (
-            self.op,
-            self.inputs,
-            self.function,
-            self.axes,
-            self.dtype,
-            len(self.shape),
-            self.loop,
-        )
+            self.op, self.inputs, self.function, self.axes, self.dtype, len(self.shape),
+            self.loop, turned,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +250,25 @@ class GraphBuilder:
         self.nodes[node_id] = replace(self.nodes[node_id], label=label)
         return node_id
 
-    def view(self, source: int, *, shape: Shape, strides: Shape, offset: int = 0) -> int:
-        """A strided view of a node that is no VIEW itself; the identity returns the node."""
+    def fence(self, node_id: int) -> int:
+        """Keep who reads this view out of the stage that makes its base."""
+        assert self.nodes[node_id].op is Op.VIEW
+        self.nodes[node_id] = replace(self.nodes[node_id], is_fence=True)
+        return node_id
+
+    def view(
+        self,
+        source: int,
+        *,
+        shape: Shape,
+        strides: Shape,
+        offset: int = 0,
+        is_moved: bool = False,
+    ) -> int:
+        """A strided view of a node that is no VIEW itself; the identity returns the node.
+
+        `is_moved` says that it is an identity at most by chance, where axes have one element.
+        """
         base = self.nodes[source]
         assert base.op is not Op.VIEW
         if base.op is Op.CONST:
@@ -238,7 +278,7 @@ class GraphBuilder:
         if is_position_mask(self.nodes, base) and base.shape != shape:
             inner = self.view(base.inputs[0], shape=shape, strides=strides, offset=offset)
             return self.binary(base.function, inner, base.inputs[1], base.dtype)
-        if shape == base.shape and offset == 0:
+        if shape == base.shape and offset == 0 and not is_moved:
             wanted = contiguous_strides(shape)
             if all(size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True)):
                 return source
@@ -356,6 +396,14 @@ class GraphBuilder:
             column = self._reshape(rows, node.shape[:-1])
             total = self.reduce(function, column, wanted[:-1], keepdims=True)
             return self._reshape(self.base_of(total), (1,) * rank if keepdims else ())
+        num_last = sum(1 for i, a in enumerate(reversed(wanted)) if a == rank - 1 - i)
+        if 0 < num_last < len(wanted):
+            # The last axes row by row, then what is left of the others.
+            rows = self.reduce(function, source, wanted[-num_last:], keepdims=True)
+            rest = self.reduce(function, rows, wanted[:-num_last], keepdims=True)
+            if keepdims:
+                return rest
+            return self._reshape(self.base_of(rest), tuple(node.shape[axis] for axis in kept))
         moved = source
         if wanted != tuple(range(rank - len(wanted), rank)):
             moved = self.permute(source, (*kept, *wanted))
@@ -397,6 +445,7 @@ class GraphBuilder:
             shape=tuple(node.shape[axis] for axis in order),
             strides=tuple(strides[axis] for axis in order),
             offset=node.offset,
+            is_moved=node.op is not Op.VIEW and list(order) != sorted(order),
         )
 
     def broadcast(self, source: int, shape: Shape) -> int:
@@ -486,6 +535,31 @@ class GraphBuilder:
         if source.op is Op.VIEW:
             return None
         return self.view(source.id, shape=node.shape, strides=node.strides, offset=node.offset)
+
+    def convolution(
+        self, function: str, pair: tuple[int, int], shape: Shape, dtype: DType, window: Window
+    ) -> int:
+        """A window of weights over [images, channels, ...]; see `Op.CONVOLUTION`."""
+        return self._add(
+            op=Op.CONVOLUTION,
+            function=function,
+            inputs=pair,
+            shape=shape,
+            dtype=dtype,
+            window=window,
+        )
+
+    def pool(self, function: str, source: int, shape: Shape, window: Window) -> int:
+        """A reduction of each window over [images, channels, ...]."""
+        dtype = self.nodes[source].dtype
+        return self._add(
+            op=Op.POOL, function=function, inputs=(source,), shape=shape, dtype=dtype, window=window
+        )
+
+    def narrow(self, node_id: int) -> int:
+        """What was cast to float32 from a shorter float, if it was."""
+        found = self._narrow(node_id)
+        return node_id if found is None else found
 
     def transpose(self, source: int) -> int:
         """A view stored row by row through the Tensor Engine."""

@@ -84,7 +84,7 @@ class Lowering(Tiles):
                 self._values[node.id] = self._pending(lower_lanes(self, node, level))
             case Op.SCAN:
                 self._values[node.id] = self._pending(lower_scan(self, node))
-            case Op.SOFTMAX | Op.MATMUL | Op.TRANSPOSE | Op.PARTS:
+            case Op.SOFTMAX | Op.MATMUL | Op.TRANSPOSE | Op.CONVOLUTION | Op.POOL | Op.PARTS:
                 raise AssertionError(f"{node.op} is taken apart before it is lowered")
 
     def _chain(self, node: Node, value: Value, scalar: Scalar) -> Value:

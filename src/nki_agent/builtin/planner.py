@@ -6,7 +6,13 @@ from collections.abc import Mapping
 
 from nki_agent.builtin.attention import AttentionPlanner, fits
 from nki_agent.builtin.capture import Captured, expand_softmax
-from nki_agent.builtin.graph import Graph, Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.graph import (
+    PRODUCTS,
+    Graph,
+    Op,
+    UnsupportedError,
+    contiguous_strides,
+)
 from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
@@ -140,7 +146,7 @@ def _hidden_dtype(graph: Graph, node_id: int) -> DType:
         for r in graph.nodes
         if r.op is not Op.VIEW and any(graph.base(i).id in known for i in r.inputs)
     }
-    return node.dtype if readers & {Op.MATMUL, Op.TRANSPOSE} else DType.FLOAT32
+    return node.dtype if readers & {Op.TRANSPOSE, *PRODUCTS} else DType.FLOAT32
 
 
 def _buffers(

@@ -178,7 +178,7 @@ class RowsPlanner:
         walks = [self._walks(s, axes) for s, axes in self.operands.items()]
         walks += [self._output_walks(node) for node in self.outputs]
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
-        reduced = self._reduced(first)
+        reduced = self._reduced()
         fences = frozenset({min(reduced)}) if reduced else frozenset()
         time = first.order[0] if self.group.loop else 0
         if time:
@@ -196,15 +196,28 @@ class RowsPlanner:
             return _Space((*steps, *groups), sizes, is_flat=True)
         if len(groups) == 1:
             return _Space((*steps, (), groups[0]), sizes, is_flat=False)
+        groups = self._longest_as_rows(groups, sizes)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
         return _Space((*steps, *groups), sizes, is_flat=is_flat)
 
-    def _reduced(self, alignment: Alignment) -> frozenset[int]:
-        gone: frozenset[int] = frozenset()
-        for axes in alignment.reduced:
-            gone |= axes
-        return gone
+    def _longest_as_rows(
+        self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
+    ) -> list[tuple[int, ...]]:
+        """Put the longest of the outer axes on the partitions, where the last would leave most idle.
+
+        Which of them are loops and in which order changes no value.
+        """
+        *outer, cols = groups
+        longest = max(outer, key=lambda group: max(group_size(group, sizes)))
+        filled = max(group_size(outer[-1], sizes))
+        if filled >= self.chip.partitions or max(group_size(longest, sizes)) < 2 * filled:
+            return groups
+        return [*(group for group in outer if group is not longest), longest, cols]
+
+    def _reduced(self) -> frozenset[int]:
+        """Axes that are reduced at any shape set: where they have one element they are not seen."""
+        return frozenset(a for found in self.alignments for axes in found.reduced for a in axes)
 
     def _reduction(self) -> Node:
         return next(
@@ -220,7 +233,7 @@ class RowsPlanner:
         """
         space = self._space()
         cols = group_size(space.groups[-1], space.sizes)
-        is_reduced = bool(self._reduced(self.alignments[0]))
+        is_reduced = bool(self._reduced())
         block: int | None = None
         if space.is_flat or (not is_reduced and max(cols) > demand.col_block):
             block = demand.col_block

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nki_agent.builtin.align import Alignment, align
-from nki_agent.builtin.graph import ROWWISE, SOURCES, Graph, Node, Op
+from nki_agent.builtin.align import Alignment, align, fits_window
+from nki_agent.builtin.graph import ROWWISE, SOURCES, WINDOWED, Graph, Node, Op
 from nki_agent.builtin.matching import Attention, find_attention
 
 
@@ -23,6 +23,8 @@ class StageKind(StrEnum):
     MATMUL = "matmul"
     ATTENTION = "attention"
     TRANSPOSE = "transpose"
+    CONVOLUTION = "convolution"
+    POOL = "pool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,9 @@ def divide(graphs: Sequence[Graph]) -> list[Group]:
             draft = _attention_draft(inside[node.id], groups)
         elif node.op is Op.MATMUL:
             draft = _Draft(StageKind.MATMUL, [node.id], seed=node.id)
+            groups.append(draft)
+        elif node.op in WINDOWED:
+            draft = _Draft(StageKind(node.op.value), [node.id], seed=node.id)
             groups.append(draft)
         elif node.op is Op.TRANSPOSE:
             draft = _Draft(StageKind.TRANSPOSE, [node.id])
@@ -130,19 +135,17 @@ def _try_join(
     owner: dict[int, _Draft],
 ) -> bool:
     graph = graphs[0]
-    fusing = (StageKind.ROWS, StageKind.MATMUL)
+    fusing = (StageKind.ROWS, StageKind.MATMUL, StageKind.CONVOLUTION, StageKind.POOL)
     if producer.kind not in fusing or consumer.kind is not StageKind.ROWS:
         return False
     nodes = sorted({*producer.nodes, *consumer.nodes})
-    if any(graph[n].op is Op.LANES for n in producer.nodes):
-        return False  # its shares are whole only when its stage ends
-    if len({graph[n].loop for n in nodes}) > 1:
-        return False
-    if _reads_parts(graph, nodes) or (producer.seed is not None and _by_position(graph, nodes)):
+    if not _may_share(graph, producer, nodes):
         return False
     for each in graphs:
         alignment = align(each, nodes, seed=producer.seed)
         if alignment is None or not _is_one_pass(alignment):
+            return False
+        if producer.seed is not None and not fits_window(each, nodes, alignment, producer.seed):
             return False
     if _reaches(graph, producer, consumer, owner) or _reaches(graph, consumer, producer, owner):
         return False
@@ -151,6 +154,22 @@ def _try_join(
     for node_id in consumer.nodes:
         owner[node_id] = producer
     return True
+
+
+def _may_share(graph: Graph, producer: _Draft, nodes: Sequence[int]) -> bool:
+    """Whether nothing but the shapes can keep these nodes apart."""
+    if any(graph[n].op is Op.LANES for n in producer.nodes):
+        return False  # its shares are whole only when its stage ends
+    if len({graph[n].loop for n in nodes}) > 1 or _reads_fence(graph, nodes):
+        return False
+    by_position = producer.seed is not None and _by_position(graph, nodes)
+    return not (by_position or _reads_parts(graph, nodes))
+
+
+def _reads_fence(graph: Graph, nodes: Sequence[int]) -> bool:
+    """Whether one of the nodes reads another through a view that keeps their stages apart."""
+    sources = [graph[source] for n in nodes for source in graph[n].inputs]
+    return any(node.is_fence and graph.base(node.id).id in nodes for node in sources)
 
 
 def _reads_parts(graph: Graph, nodes: Sequence[int]) -> bool:

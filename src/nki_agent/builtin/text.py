@@ -295,11 +295,11 @@ def _choice(text: str, known: Mapping[int, str]) -> str:
 
 
 def _made_from(value: Number, name: str, size: Size) -> str | None:
-    if any(n <= (_SMALL if len(set(value)) == 1 else 1) for n in size):
+    if any(n <= (_SMALL if len(set(value)) == 1 else 0) for n in size) or set(size) == {1}:
         return None
     forms = {
         f"1.0 / {name}": [1 / n for n in size],
-        f"1.0 / ({name} - 1)": [1 / (n - 1) for n in size],
+        f"1.0 / ({name} - 1)": [1 / (n - 1) if n > 1 else math.inf for n in size],
         f"{name} ** -0.5": [n**-0.5 for n in size],
         f"{name} ** 0.5": [n**0.5 for n in size],
         f"float({name})": [float(n) for n in size],
