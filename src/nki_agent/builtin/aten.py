@@ -16,6 +16,7 @@ from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.moves import MOVES
 from nki_agent.builtin.norms import NORMS
 from nki_agent.builtin.rules import Ref, Rules, Value
+from nki_agent.builtin.windows import WINDOWS
 
 Result = Ref | tuple[Ref | None, ...]
 Rule = Callable[..., Result]
@@ -332,6 +333,7 @@ _BINARY = {
 ATEN: dict[str, Rule] = {
     **MOVES,
     **NORMS,
+    **WINDOWS,
     **{name: partial(_unary, function) for name, function in _UNARY.items()},
     **{name: partial(_binary, function) for name, function in _BINARY.items()},
     "add": _add,

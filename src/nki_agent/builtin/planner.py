@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nki_agent.builtin.capture import Captured, expand_softmax
+from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.graph import PRODUCTS, Graph, Op, contiguous_strides
 from nki_agent.builtin.plan import Argument, Buffer, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_attention, plan_transpose
@@ -173,3 +174,7 @@ def _plan_stage(
             return plan_attention(captured, group, buffers=names, chip=chip)
         case StageKind.TRANSPOSE:
             return plan_transpose(captured, group, buffers=names)
+        case StageKind.CONVOLUTION | StageKind.POOL:
+            window = WindowPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+            is_pool = group.kind is StageKind.POOL
+            return window.pool(demand) if is_pool else window.convolution(demand)
