@@ -18,7 +18,6 @@ CASES: tuple[tuple[str, Shapes, str], ...] = (
     ("torch.cummax(x, -1).values", ((40, 50),), "aten.cummax"),
     ("torch.where(x.sum() > 0, x, -x) if x.sum() > 0 else x", ((40, 50),), "branches on values"),
     ("F.softmax(x, -1)", ((4, 60_000),), "columns"),
-    ("F.conv1d(x, y)", ((2, 3, 50), (4, 3, 5)), "aten.convolution"),
 )
 
 

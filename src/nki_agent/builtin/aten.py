@@ -18,6 +18,7 @@ from nki_agent.builtin.norms import NORMS
 from nki_agent.builtin.rules import Ref, Rules, Value
 from nki_agent.builtin.scans import scan_rule
 from nki_agent.builtin.steps import stack_rule
+from nki_agent.builtin.windows import WINDOWS
 
 Result = Ref | tuple[Ref | None, ...]
 Rule = Callable[..., Result]
@@ -334,6 +335,7 @@ _BINARY = {
 ATEN: dict[str, Rule] = {
     **MOVES,
     **NORMS,
+    **WINDOWS,
     **{name: partial(_unary, function) for name, function in _UNARY.items()},
     **{name: partial(_binary, function) for name, function in _BINARY.items()},
     "add": _add,

@@ -423,7 +423,67 @@ class AttentionPlan:
     """The last key that a row sees, minus the row; None for the very last."""
 
 
-Stage = RowsPlan | MatmulPlan | TransposePlan | AttentionPlan
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One axis that a window moves along: pixels before and after, and how the window moves."""
+
+    num_in: Size
+    num_out: Size
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    """Elements outside that the first window covers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionPlan:
+    """y[image, out] = sum of weight[out, in, tap] x[image, in, moved by the tap].
+
+    Channels lie on the partitions. Tiles of the result are rows of output channels, and columns of
+    pixels in order.
+    """
+
+    title: str
+    x: str
+    weight: str
+    dtype: DType
+    """Of both operands."""
+    mixing: str
+    """`dense`, `grouped` or `depthwise`."""
+    is_transposed: bool
+    images: Size
+    channels_in: Size
+    channels_out: Size
+    groups: Size
+    spans: tuple[Span, ...]
+    stack: tuple[int, ...]
+    """Taps of each axis that lie side by side on the partitions."""
+    band: int
+    """Lines of the result that one load of the input serves."""
+    product: Tile
+    levels: tuple[tuple[Step, ...], ...]
+    """What follows: for a block of output channels, for it in each image, and for a tile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPlan:
+    """Each window of pixels reduced, axis by axis; channels of all images lie on the partitions."""
+
+    title: str
+    x: str
+    dtype: DType
+    function: str
+    rows: Size
+    spans: tuple[Span, ...]
+    band: int
+    """Results along the first axis that one load of the input serves."""
+    product: Tile
+    levels: tuple[tuple[Step, ...], ...]
+    """What follows, for a tile."""
+
+
+Stage = RowsPlan | MatmulPlan | TransposePlan | AttentionPlan | ConvolutionPlan | PoolPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

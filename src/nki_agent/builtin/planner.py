@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from nki_agent.builtin.attention import AttentionPlanner, fits
 from nki_agent.builtin.capture import Captured, expand_softmax
+from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.graph import (
     PRODUCTS,
     Graph,
@@ -208,3 +209,7 @@ def _plan_stage(
             return attention.plan_attention()
         case StageKind.TRANSPOSE:
             return plan_transpose(captured, group, buffers=names)
+        case StageKind.CONVOLUTION | StageKind.POOL:
+            window = WindowPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+            is_pool = group.kind is StageKind.POOL
+            return window.pool(demand) if is_pool else window.convolution(demand)

@@ -14,23 +14,29 @@ from nki_agent.builtin.plan import (
     Argument,
     AttentionPlan,
     Buffer,
+    ConvolutionPlan,
     Load,
     MatmulPlan,
     Plan,
+    PoolPlan,
     RowsPlan,
     Size,
     Stage,
+    Step,
     Store,
     TransposePlan,
 )
 from nki_agent.builtin.print_attention import AttentionPrinter
+from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
+from nki_agent.builtin.print_pool import PoolPrinter
 from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
 )
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.text import Scope, Source
+from nki_agent.builtin.window_text import window_helpers
 
 
 def print_plan(plan: Plan, *, title: str) -> str:
@@ -113,9 +119,13 @@ def _constants(plan: Plan, source: Source) -> None:
     blocks = {s.col_block for s in plan.stages if isinstance(s, RowsPlan) and s.col_block}
     if blocks:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
-    if any(isinstance(s, MatmulPlan | AttentionPlan | TransposePlan) for s in plan.stages):
+    if any(
+        isinstance(s, MatmulPlan | AttentionPlan | TransposePlan | ConvolutionPlan)
+        for s in plan.stages
+    ):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
     helpers = helpers_of(plan)
+    helpers += window_helpers(plan)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
         helpers.append(FLAT_HELPER)
     if any(isinstance(s, RowsPlan) and s.rows_each for s in plan.stages):
@@ -141,12 +151,20 @@ def stage_reads(stage: Stage) -> list[str]:
             ]
         case TransposePlan():
             found = [stage.source.tensor]
+        case ConvolutionPlan():
+            found = [stage.x, stage.weight, *_loaded(stage.levels)]
+        case PoolPlan():
+            found = [stage.x]
         case AttentionPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor]
             found += [
                 s.access.tensor for level in stage.levels for s in level if isinstance(s, Load)
             ]
     return list(dict.fromkeys(found))
+
+
+def _loaded(levels: Sequence[Sequence[Step]]) -> list[str]:
+    return [s.access.tensor for level in levels for s in level if isinstance(s, Load)]
 
 
 def stage_writes(stage: Stage) -> list[str]:
@@ -161,6 +179,10 @@ def stage_writes(stage: Stage) -> list[str]:
             ]
         case TransposePlan():
             found = [stage.target.tensor]
+        case ConvolutionPlan() | PoolPlan():
+            found = [
+                s.access.tensor for level in stage.levels for s in level if isinstance(s, Store)
+            ]
         case AttentionPlan():
             found = [stage.out.tensor]
     return list(dict.fromkeys(found))
@@ -195,6 +217,10 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             MatmulPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case TransposePlan():
             TransposePrinter(stage, source, scope).print()
+        case ConvolutionPlan():
+            ConvolutionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case PoolPlan():
+            PoolPrinter(stage, source, scope).print()
         case AttentionPlan():
             AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
 
