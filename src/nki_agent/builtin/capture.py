@@ -15,13 +15,13 @@ from nki_agent.builtin.graph import (
     WINDOWED,
     Graph,
     GraphBuilder,
+    Node,
     Op,
     UnsupportedError,
     contiguous_strides,
     is_position_mask,
-    is_transposed,
-    prune,
 )
+from nki_agent.builtin.pruning import prune
 from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
 from nki_agent.task.task import Form, ShapeSet, Task
@@ -118,6 +118,16 @@ def take_apart(graph: Graph) -> Graph:
         builder.origin = node.origin
         outputs.append(builder.unary("copy", output))
     return prune(Graph(tuple(builder.nodes), graph.arguments, tuple(outputs)))
+
+
+def is_transposed(node: Node) -> bool:
+    """Whether a VIEW walks its base across rows: an axis other than the last is contiguous."""
+    if node.op is not Op.VIEW or node.shape[-1:] in ((), (1,)) or node.strides[-1] in (0, 1):
+        return False
+    return any(
+        stride == 1 and size > 1
+        for size, stride in zip(node.shape[:-1], node.strides[:-1], strict=True)
+    )
 
 
 def store_transposed(graph: Graph) -> Graph:

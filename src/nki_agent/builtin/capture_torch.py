@@ -27,6 +27,7 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.pruning import finish
 from nki_agent.builtin.rules import Ref, Rules
 from nki_agent.isa.dtype import DType, find_dtype
 from nki_agent.task.task import ShapeSet
@@ -87,7 +88,7 @@ def capture_torch(shapes: ShapeSet, reference: TorchReference) -> Graph:
     with _quiet(), torch.device("meta"), _Products(tracer), tracer:
         outputs = _run(reference, values, tracer)
     found = [_output(tracer, name, value) for name, value in outputs.items()]
-    return builder.finish(found)
+    return finish(builder, found)
 
 
 def _run(

@@ -17,8 +17,6 @@ from nki_agent.base.errors import NkiAgentError
 from nki_agent.isa.dtype import DType
 
 Shape = tuple[int, ...]
-NUM_LANES = 128
-"""Partitions of every chip that a kernel is written for."""
 
 
 OTHER_WAYS = "write it with other operators, or use another `--model`"
@@ -173,16 +171,6 @@ class Graph:
         return self.nodes[node.inputs[0]] if node.op is Op.VIEW else node
 
 
-def is_transposed(node: Node) -> bool:
-    """Whether a VIEW walks its base across rows: an axis other than the last is contiguous."""
-    if node.op is not Op.VIEW or node.shape[-1:] in ((), (1,)) or node.strides[-1] in (0, 1):
-        return False
-    return any(
-        stride == 1 and size > 1
-        for size, stride in zip(node.shape[:-1], node.strides[:-1], strict=True)
-    )
-
-
 def is_position_mask(nodes: Sequence[Node], node: Node) -> bool:
     """Whether a value compares whole numbers that run along the axes with 0."""
     if node.op is not Op.BINARY or node.function not in COMPARISONS:
@@ -222,7 +210,8 @@ class GraphBuilder:
     origin: str = ""
     loop: int = 0
 
-    def _add(self, **fields: object) -> int:
+    def add(self, **fields: object) -> int:
+        """A node of these fields."""
         node = Node(id=len(self.nodes), origin=self.origin, loop=self.loop, **fields)  # type: ignore[arg-type]
         self.nodes.append(node)
         return node.id
@@ -232,18 +221,14 @@ class GraphBuilder:
         self.nodes.append(replace(node, id=len(self.nodes), inputs=tuple(inputs)))
         return self.nodes[-1].id
 
-    def finish(self, outputs: Sequence[int]) -> Graph:
-        """The graph without dead nodes."""
-        return prune(Graph(tuple(self.nodes), tuple(self.arguments), tuple(outputs)))
-
     def input(self, name: str, shape: Shape, dtype: DType) -> int:
         """A kernel argument."""
         self.arguments.append(name)
-        return self._add(op=Op.INPUT, shape=shape, dtype=dtype, name=name)
+        return self.add(op=Op.INPUT, shape=shape, dtype=dtype, name=name)
 
     def const(self, value: float, shape: Shape = (), dtype: DType = DType.FLOAT32) -> int:
         """One number, broadcast to `shape`."""
-        return self._add(op=Op.CONST, shape=shape, dtype=dtype, value=float(value))
+        return self.add(op=Op.CONST, shape=shape, dtype=dtype, value=float(value))
 
     def label(self, node_id: int, label: str) -> int:
         """Say what a value is called."""
@@ -282,7 +267,7 @@ class GraphBuilder:
             wanted = contiguous_strides(shape)
             if all(size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True)):
                 return source
-        return self._add(
+        return self.add(
             op=Op.VIEW,
             shape=shape,
             dtype=base.dtype,
@@ -295,7 +280,7 @@ class GraphBuilder:
         self, shape: Shape, *, steps: Shape, start: int = 0, dtype: DType = DType.INT32
     ) -> int:
         """Whole numbers: `start`, and `steps[axis]` more for each index of an axis."""
-        return self._add(op=Op.IOTA, shape=shape, dtype=dtype, strides=steps, value=float(start))
+        return self.add(op=Op.IOTA, shape=shape, dtype=dtype, strides=steps, value=float(start))
 
     def _iota_view(self, base: Node, *, shape: Shape, strides: Shape, offset: int) -> int:
         """A view of whole numbers is such numbers too, while its axes are axes of the base."""
@@ -323,29 +308,14 @@ class GraphBuilder:
     def parts(self, shape: Shape, dtype: DType, inputs: Sequence[int], places: Shape) -> int:
         """Values of the result's rank side by side, each at its place. Each gets its own node."""
         own = [self.unary("copy", i, dtype) for i in inputs]
-        return self._add(
+        return self.add(
             op=Op.PARTS, shape=shape, dtype=dtype, inputs=tuple(own), places=tuple(places)
-        )
-
-    def state(self, name: str, shape: Shape, dtype: DType) -> int:
-        """What the steps of a loop find, one row for each and one more."""
-        return self._add(op=Op.STATE, shape=shape, dtype=dtype, name=name)
-
-    def history(self, state: Node, initial: int, steps: int) -> int:
-        """The rows of a state: the first, and what each step leaves."""
-        return self._add(
-            op=Op.PARTS,
-            shape=state.shape,
-            dtype=state.dtype,
-            inputs=(initial, steps),
-            places=(0, state.num_elems // state.shape[0]),
-            name=state.name,
         )
 
     def unary(self, function: str, source: int, dtype: DType | None = None) -> int:
         """One function of one value."""
         node = self.nodes[source]
-        return self._add(
+        return self.add(
             op=Op.UNARY,
             shape=node.shape,
             dtype=dtype or node.dtype,
@@ -363,7 +333,7 @@ class GraphBuilder:
             return self.const(_FOLD[function](a.value, b.value), shape, dtype or a.dtype)
         if dtype is None:
             dtype = DType.BOOL if function in COMPARISONS else _wider(a, b)
-        return self._add(
+        return self.add(
             op=Op.BINARY,
             shape=broadcast_shapes(a.shape, b.shape),
             dtype=dtype,
@@ -374,7 +344,7 @@ class GraphBuilder:
     def where(self, condition: int, first: int, second: int) -> int:
         """`first` where the condition holds, else `second`."""
         shapes = [self.nodes[i].shape for i in (condition, first, second)]
-        return self._add(
+        return self.add(
             op=Op.WHERE,
             shape=broadcast_shapes(*shapes),
             dtype=_wider(self.nodes[first], self.nodes[second]),
@@ -418,7 +388,7 @@ class GraphBuilder:
     def _reduce_trailing(self, function: str, source: int, count: int) -> int:
         node = self.nodes[source]
         rank = len(node.shape)
-        return self._add(
+        return self.add(
             op=Op.REDUCE,
             shape=(*node.shape[: rank - count], *(1,) * count),
             dtype=node.dtype,
@@ -448,18 +418,6 @@ class GraphBuilder:
             is_moved=node.op is not Op.VIEW and list(order) != sorted(order),
         )
 
-    def broadcast(self, source: int, shape: Shape) -> int:
-        """A value repeated along the axes that it lacks."""
-        node = self.nodes[source]
-        if node.shape == shape:
-            return source
-        missing = len(shape) - len(node.shape)
-        walk = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
-        strides = [0] * missing
-        strides += [0 if n == 1 else s for n, s in zip(node.shape, walk, strict=True)]
-        base = self.base_of(source)
-        return self.view(base, shape=shape, strides=tuple(strides), offset=node.offset)
-
     def append_axis(self, source: int) -> int:
         """A last axis of one element."""
         node = self.nodes[source]
@@ -474,7 +432,7 @@ class GraphBuilder:
     def softmax(self, source: int, *, function: str = "softmax", causal: bool = False) -> int:
         """Softmax or log_softmax over the last axis."""
         node = self.nodes[source]
-        return self._add(
+        return self.add(
             op=Op.SOFTMAX,
             shape=node.shape,
             dtype=node.dtype,
@@ -482,27 +440,6 @@ class GraphBuilder:
             function=function,
             axes=(len(node.shape) - 1,),
             causal=causal,
-        )
-
-    def lanes(self, function: str, source: int) -> int:
-        """The share of each partition of a reduced vector."""
-        return self._add(
-            op=Op.LANES,
-            shape=(NUM_LANES,),
-            dtype=self.nodes[source].dtype,
-            inputs=(source,),
-            function=function,
-        )
-
-    def scan(self, function: str, sources: Sequence[int]) -> int:
-        """A scan along the last axis of sources of one shape."""
-        node = self.nodes[sources[-1]]
-        return self._add(
-            op=Op.SCAN,
-            shape=node.shape,
-            dtype=node.dtype,
-            inputs=tuple(sources),
-            function=function,
         )
 
     def matmul(self, first: int, second: int, dtype: DType) -> int:
@@ -515,7 +452,7 @@ class GraphBuilder:
             first, second = narrow  # type: ignore[assignment]
         a, b = self.nodes[first], self.nodes[second]
         lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        return self._add(
+        return self.add(
             op=Op.MATMUL,
             shape=(*lead, a.shape[-2], b.shape[-1]),
             dtype=dtype,
@@ -540,7 +477,7 @@ class GraphBuilder:
         self, function: str, pair: tuple[int, int], shape: Shape, dtype: DType, window: Window
     ) -> int:
         """A window of weights over [images, channels, ...]; see `Op.CONVOLUTION`."""
-        return self._add(
+        return self.add(
             op=Op.CONVOLUTION,
             function=function,
             inputs=pair,
@@ -552,7 +489,7 @@ class GraphBuilder:
     def pool(self, function: str, source: int, shape: Shape, window: Window) -> int:
         """A reduction of each window over [images, channels, ...]."""
         dtype = self.nodes[source].dtype
-        return self._add(
+        return self.add(
             op=Op.POOL, function=function, inputs=(source,), shape=shape, dtype=dtype, window=window
         )
 
@@ -564,7 +501,7 @@ class GraphBuilder:
     def transpose(self, source: int) -> int:
         """A view stored row by row through the Tensor Engine."""
         node = self.nodes[source]
-        return self._add(op=Op.TRANSPOSE, shape=node.shape, dtype=node.dtype, inputs=(source,))
+        return self.add(op=Op.TRANSPOSE, shape=node.shape, dtype=node.dtype, inputs=(source,))
 
     def cast(self, source: int, dtype: DType) -> int:
         """The same value stored in another dtype."""
@@ -642,24 +579,3 @@ def _wider(first: Node, second: Node) -> DType:
     if len(floats) == 1:
         return floats[0]
     return DType.FLOAT32 if floats else max(pair, key=lambda d: d.itemsize)
-
-
-def prune(graph: Graph) -> Graph:
-    """Drop the nodes that no output needs and number the rest anew."""
-    needed: set[int] = set()
-    written = {n.name: n.id for n in graph.nodes if n.op is Op.PARTS and n.name}
-    stack = list(graph.outputs)
-    while stack:
-        node_id = stack.pop()
-        if node_id not in needed:
-            needed.add(node_id)
-            stack.extend(graph[node_id].inputs)
-            if graph[node_id].op is Op.STATE:
-                stack.append(written[graph[node_id].name])
-    new_id = {old: new for new, old in enumerate(sorted(needed))}
-    nodes = tuple(
-        replace(node, id=new_id[node.id], inputs=tuple(new_id[i] for i in node.inputs))
-        for node in graph.nodes
-        if node.id in needed
-    )
-    return Graph(nodes, graph.arguments, tuple(new_id[i] for i in graph.outputs))

@@ -10,13 +10,21 @@ from nki_agent.builtin.graph import ELEMENTWISE, GraphBuilder, Node, Op
 from nki_agent.builtin.pending import Place, Tiles
 from nki_agent.builtin.plan import Accumulate, Fill, Kind, Reduce, Tile
 
+NUM_LANES = 128
+"""Partitions of every chip that a kernel is written for."""
 _IDENTITY = {"add": 0.0, "multiply": 1.0, "maximum": -3.4e38, "minimum": 3.4e38}
 """What changes no other number."""
 
 
 def reduce_vector(builder: GraphBuilder, function: str, source: int, *, keepdims: bool) -> int:
     """All elements of a vector."""
-    shares = builder.lanes(function, source)
+    shares = builder.add(
+        op=Op.LANES,
+        shape=(NUM_LANES,),
+        dtype=builder.nodes[source].dtype,
+        inputs=(source,),
+        function=function,
+    )
     return builder.reduce(function, shares, [0], keepdims=keepdims)
 
 

@@ -21,8 +21,7 @@ from nki_agent.builtin.graph import (
 from nki_agent.builtin.moves import concat, cut
 from nki_agent.builtin.rolling import Carried, Moving, Operand, Rolled, Staying, Within
 from nki_agent.builtin.rules import Ref, Rules
-
-_STEPWISE = ELEMENTWISE
+from nki_agent.builtin.scans import add_scan
 
 
 class NotLinearError(Exception):
@@ -58,7 +57,7 @@ class _Scan:
     def __post_init__(self) -> None:
         if len(self.rolled.carried) != 1:
             raise NotLinearError
-        if any(node.op not in _STEPWISE for node in self.rolled.nodes.values()):
+        if any(node.op not in ELEMENTWISE for node in self.rolled.nodes.values()):
             raise NotLinearError
         shapes = [node.shape for node in self.rolled.nodes.values()]
         self.rank = max(len(shape) for shape in shapes)
@@ -157,9 +156,10 @@ class _Scan:
         self._initial(self.rolled.carried[position], shape)
         rest = found.rest if found.rest is not None else 0.0
         factor = found.factor if found.factor is not None else 1.0
-        builder = self.rules.builder
-        sources = [builder.broadcast(self.rules.lift(value).id, shape) for value in (factor, rest)]
-        return Ref(builder.scan("linear", sources))
+        sources = [
+            self.rules.broadcast(self.rules.lift(value), shape).id for value in (factor, rest)
+        ]
+        return Ref(add_scan(self.rules.builder, "linear", sources))
 
     def _linear(self, position: int, state: int) -> _Linear:
         """The node as factor * state + rest."""

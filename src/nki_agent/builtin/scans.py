@@ -7,7 +7,9 @@ are read and written backwards.
 
 from __future__ import annotations
 
-from nki_agent.builtin.graph import Node, Op, UnsupportedError
+from collections.abc import Sequence
+
+from nki_agent.builtin.graph import GraphBuilder, Node, Op, UnsupportedError
 from nki_agent.builtin.moves import cut
 from nki_agent.builtin.pending import Place, Tiles
 from nki_agent.builtin.plan import Fill, Kind, Number, Scan, Tile
@@ -15,6 +17,14 @@ from nki_agent.builtin.rules import Ref, Rules
 
 BACKWARD = "_backward"
 """Ends the function of a scan that runs from the last column to the first."""
+
+
+def add_scan(builder: GraphBuilder, function: str, sources: Sequence[int]) -> int:
+    """A scan along the last axis of sources of one shape."""
+    node = builder.nodes[sources[-1]]
+    return builder.add(
+        op=Op.SCAN, shape=node.shape, dtype=node.dtype, inputs=tuple(sources), function=function
+    )
 
 
 def scan_rule(function: str, rules: Rules, x: Ref, dim: int, **_: object) -> Ref:
@@ -28,10 +38,10 @@ def scan_rule(function: str, rules: Rules, x: Ref, dim: int, **_: object) -> Ref
     flipped = builder.permute(node.inputs[0] if copied else x.id, order)
     if any(stride < 0 for stride in builder.nodes[flipped].strides[-1:]):
         straight = _turned_round(rules, Ref(flipped))
-        made = _turned_round(rules, Ref(builder.scan(function + BACKWARD, [straight.id]))).id
+        made = _turned_round(rules, Ref(add_scan(builder, function + BACKWARD, [straight.id]))).id
     else:
         source = builder.permute(x.id, order)
-        made = builder.scan(function, [source])
+        made = add_scan(builder, function, [source])
     return Ref(builder.permute(made, [order.index(a) for a in range(rank)]))
 
 

@@ -28,12 +28,12 @@ def step_through(rules: Rules, rolled: Rolled, dim: int) -> Ref:
     Raises:
         UnsupportedError: a step does what no loop in a kernel is written for.
     """
-    return _Steps(rules.builder, rolled).stacked(dim)
+    return _Steps(rules, rolled).stacked(dim)
 
 
 @dataclass(slots=True)
 class _Steps:
-    builder: GraphBuilder
+    rules: Rules
     rolled: Rolled
     rank: int = 0
     _states: dict[int, int] = field(default_factory=dict)
@@ -72,6 +72,11 @@ class _Steps:
         gone = self.rank - len(shape)
         return self.builder.permute(value, [0, *range(1 + gone, 1 + self.rank)])
 
+    @property
+    def builder(self) -> GraphBuilder:
+        """Where the nodes go."""
+        return self.rules.builder
+
     # -- what a step leaves -----------------------------------------------------------------------
     def _padded(self, shape: Shape) -> Shape:
         return (*(1,) * (self.rank - len(shape)), *shape)
@@ -80,7 +85,9 @@ class _Steps:
         node = self.rolled.nodes[position]
         rows = self.rolled.num_steps + 1
         name = f"state_{self.builder.loop}_{len(self._states) + 1}"
-        return self.builder.state(name, (rows, *self._padded(node.shape)), node.dtype)
+        return self.builder.add(
+            op=Op.STATE, shape=(rows, *self._padded(node.shape)), dtype=node.dtype, name=name
+        )
 
     def _history(self, position: int) -> int:
         """Where the initial value and those of all steps lie."""
@@ -89,11 +96,18 @@ class _Steps:
         loop, self.builder.loop = self.builder.loop, 0
         initial = self._spread(self.rolled.carried[position])
         if self.builder.nodes[initial].shape != (1, *state.shape[1:]):
-            initial = self.builder.broadcast(initial, (1, *state.shape[1:]))
+            initial = self.rules.broadcast(Ref(initial), (1, *state.shape[1:])).id
         own = self.builder.unary("copy", initial, state.dtype)
         self.builder.loop = loop
         copied = self.builder.unary("copy", value, state.dtype)
-        return self.builder.history(state, own, copied)
+        return self.builder.add(
+            op=Op.PARTS,
+            shape=state.shape,
+            dtype=state.dtype,
+            inputs=(own, copied),
+            places=(0, state.num_elems // state.shape[0]),
+            name=state.name,
+        )
 
     # -- values of all steps ----------------------------------------------------------------------
     def _value(self, position: int) -> int:
