@@ -23,7 +23,7 @@ from nki_agent.builtin.align import (
     walk_of_result,
 )
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.graph import Op, UnsupportedError
+from nki_agent.builtin.graph import Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import (
@@ -139,7 +139,8 @@ class WindowPlanner:
         mixed = tuple(c // g for c, g in zip(channels_in, groups, strict=True))
         is_plain = self.node.function != "depthwise" and not window.is_transposed
         stack = self._stack(spans, max(mixed)) if is_plain else (1,) * len(spans)
-        self._require_weights(spans, channels_in, channels_out, groups, dtype)
+        self._require_weights(spans, stack, dtype)
+        require_covered(spans[-1], window, self.node.origin)
         levels, product = self._epilogue(in_psum=not window.is_transposed)
         blocks = -(-max(mixed) // self.chip.partitions)
         if self.node.function == "depthwise":
@@ -184,20 +185,19 @@ class WindowPlanner:
             room //= found[axis]
         return tuple(found)
 
-    def _require_weights(
-        self,
-        spans: Sequence[Span],
-        channels_in: Size,
-        channels_out: Size,
-        groups: Size,
-        dtype: DType,
-    ) -> None:
-        taps = math.prod(s.kernel for s in spans)
+    def _require_weights(self, spans: Sequence[Span], stack: Sequence[int], dtype: DType) -> None:
+        """All operands of one group of channels stay in SBUF."""
+        steps = math.prod(-(-s.kernel // n) for s, n in zip(spans, stack, strict=True))
         lanes = self.chip.partitions
-        needed = max(
-            -(-(i // g) // lanes) * taps * (o // g if g == 1 else min(lanes, o)) * dtype.itemsize
-            for i, o, g in zip(channels_in, channels_out, groups, strict=True)
-        )
+        needed = 0
+        for graph in self.captured.graphs:
+            node = graph[self.node.id]
+            assert node.window is not None
+            channels_in = graph[node.inputs[0]].shape[1] // node.window.groups
+            channels_out = node.shape[1] // node.window.groups
+            if node.function == "depthwise":
+                channels_out = node.shape[1]
+            needed = max(needed, -(-channels_in // lanes) * steps * channels_out * dtype.itemsize)
         room = int(self.chip.sbuf_usable_partition_bytes * WEIGHT_SHARE)
         if needed > room:
             raise UnsupportedError(
@@ -327,6 +327,27 @@ class WindowPlanner:
         groups = ([self.batch] if self.batch else []) + [self.rows, self.pixels]
         strides = tuple(group_stride(g, walks, self.sizes) for g in groups)
         return Access(tensor=tensor, strides=strides, offset=tuple(w.offset for w in walks))
+
+
+def require_covered(span: Span, window: Window, origin: str) -> None:
+    """A product is written only inside of the image, so that each column must have a tap there.
+
+    Raises:
+        UnsupportedError: a column of the result reads nothing at all.
+    """
+    reach = range(span.kernel)
+    # Further in, all columns are like these.
+    edge = span.kernel * span.dilation + span.stride + span.before
+    for num_in, num_out in zip(span.num_in, span.num_out, strict=True):
+        for column in {*range(min(edge, num_out)), *range(max(0, num_out - edge), num_out)}:
+            if window.is_transposed:
+                apart = [column + span.before - k * span.dilation for k in reach]
+                inside = [d % span.stride == 0 and 0 <= d // span.stride < num_in for d in apart]
+            else:
+                first = column * span.stride - span.before
+                inside = [0 <= first + k * span.dilation < num_in for k in reach]
+            if not any(inside):
+                raise UnsupportedError(origin, f"column {column} of its result reads nothing")
 
 
 RESERVED = ("bands", "weights", "steps", "rows", "cols", "lines", "width", "window")

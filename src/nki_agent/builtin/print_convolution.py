@@ -142,9 +142,7 @@ class ConvolutionPrinter:
             add(f"num_groups = {scope.from_shapes(plan.groups)}")
             add("group_in, group_out = num_in // num_groups, num_out // num_groups")
         add(f"x_images = {self._reshaped(x)}")
-        depth = {"dense": "num_in", "grouped": "group_in", "depthwise": "1"}[plan.mixing]
-        columns = " * ".join(t for t in (depth, str(self.taps)) if t != "1") or "1"
-        add(f"weight_rows = {plan.weight}.reshape((num_out, {columns}))")
+        add(f"weight_rows = {self._columns_of_weights()}")
         axes = [
             Axis(name="num_images", size=plan.images),
             Axis(name="num_out", size=plan.channels_out),
@@ -156,6 +154,15 @@ class ConvolutionPrinter:
                 if isinstance(step, Load | Store):
                     self.regions.prepare(layout_of(step.access))
         self.steps = StepPrinter(self.source, scope, row_level=2, cols="cols")
+
+    def _columns_of_weights(self) -> str:
+        """The weights as rows of one output channel each."""
+        columns = " * ".join(t for t in (self._depth(), str(self.taps)) if t != "1") or "1"
+        return f"{self.plan.weight}.reshape((num_out, {columns}))"
+
+    def _depth(self) -> str:
+        """Input channels that one output channel reads."""
+        return {"dense": "num_in", "grouped": "group_in", "depthwise": "1"}[self.plan.mixing]
 
     def _result(self) -> str:
         return next(
@@ -223,12 +230,7 @@ class ConvolutionPrinter:
             start, stop = "g * group_out", "(g + 1) * group_out"
         with self.source.block(f"for o0 in range({start}, {stop}, PARTITIONS):"):
             add(f"rows = min(PARTITIONS, {stop} - o0)")
-            if self.is_deep:
-                depth = "group_in" if plan.mixing == "grouped" else "num_in"
-                load = f"{self.prefix}load_weights(weight_rows[o0 : o0 + rows, :], steps, {depth})"
-            else:
-                load = "load_diagonals(weight_rows[o0 : o0 + rows, :])"
-            add(f"weights = {load}")
+            add(f"weights = {self._load_weights_call()}")
             for step in plan.levels[0]:
                 self._step(step, 0)
             add(f"blocks.append(({', '.join(['o0', 'weights', *self._kept(0)])}))")
@@ -238,6 +240,18 @@ class ConvolutionPrinter:
                     self._image()
             else:
                 self._image()
+
+    def _load_weights_call(self) -> str:
+        rows = "weight_rows[o0 : o0 + rows, :]"
+        if not self.is_deep:
+            return f"load_diagonals({rows})"
+        return f"{self.prefix}load_weights({rows}, steps, {self._depth()})"
+
+    def _given_depth(self) -> list[str]:
+        return [self._depth()] if self.is_deep else []
+
+    def _takes_steps(self) -> list[str]:
+        return ["steps"]
 
     def _kept(self, level: int) -> list[str]:
         """Tiles that are made before those of the result."""
@@ -256,9 +270,8 @@ class ConvolutionPrinter:
     def _band(self, first: str, lines: str) -> None:
         add = self.source.add
         if self.is_deep:
-            depth, shift = "num_in", ""
-            if self.plan.mixing == "grouped":
-                depth, shift = "group_in", "g * group_in + "
+            depth = self._depth()
+            shift = "g * group_in + " if self.plan.mixing == "grouped" else ""
             add("bands = []")
             with self.source.block(f"for c0 in range(0, {depth}, PARTITIONS):"):
                 add(f"channels = min(PARTITIONS, {depth} - c0)")
@@ -302,8 +315,8 @@ class ConvolutionPrinter:
         parts = [self.regions.text(layout_of(access), windows) for access in self.parts]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
         kept = [*self._kept(0), *self._kept(1)]
-        depth = [] if not self.is_deep else ["group_in" if self.plan.mixing == "grouped" else "num_in"]
-        given = [*parts, *kept, *factors, "bands", "weights", "steps", *depth, lines, "out_width"]
+        given = [*parts, *kept, *factors, "bands", "weights", *self._takes_steps()]
+        given += [*self._given_depth(), lines, "out_width"]
         self.source.add(f"{self.prefix}convolve({', '.join(given)})")
 
     def _step(self, step: Step, level: int) -> None:
