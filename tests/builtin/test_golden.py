@@ -1,4 +1,4 @@
-"""Three kernels as a reader sees them; `REMAKE=1` before pytest writes them anew."""
+"""Kernels as a reader sees them; `REMAKE=1` before pytest writes them anew."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ KERNELS = (
         "F.scaled_dot_product_attention(x, y, z)",
         ((2, 150, 64), (2, 140, 64), (2, 140, 32)),
     ),
+    Operator(
+        "convolution",
+        "F.silu(F.conv2d(x, y, z, padding=1))",
+        ((2, 64, 56, 50), (70, 64, 3, 3), (70,)),
+    ),
+    Operator("depthwise", "F.conv1d(F.pad(x, (3, 0)), y, groups=140)", ((2, 140, 50), (140, 1, 4))),
+    Operator(
+        "transposed", "F.conv_transpose2d(x, y, stride=2, padding=1)", ((2, 5, 9, 8), (5, 6, 4, 4))
+    ),
+    Operator("pool", "F.max_pool2d(x, 3, 2, 1)", ((2, 70, 14, 11),)),
+    Operator("group_norm", "F.group_norm(x, 3, y, z)", ((2, 6, 7, 8), (6,), (6,))),
 )
 
 

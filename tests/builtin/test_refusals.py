@@ -18,8 +18,6 @@ CASES: tuple[tuple[str, Shapes, str], ...] = (
     ("torch.cumsum(x, -1)", ((40, 50),), "aten.cumsum"),
     ("torch.where(x.sum() > 0, x, -x) if x.sum() > 0 else x", ((40, 50),), "branches on values"),
     ("F.softmax(x, -1)", ((4, 60_000),), "columns"),
-    ("F.batch_norm(x, None, None, training=True)", ((40, 50),), "statistics of the batch"),
-    ("F.conv1d(x, y)", ((2, 3, 50), (4, 3, 5)), "aten.convolution"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Plans convolutions and pools: what lies on the partitions, what is loaded at a time, what follows.
+"""Plans convolutions and pools: what lies on the partitions, and what is loaded at a time.
 
 Law: an input's pixels stay in SBUF while every tap reads them. Few channels leave partitions idle,
 so that several taps lie side by side on them, each a copy of the input moved by its tap.
@@ -97,8 +97,7 @@ class WindowPlanner:
             other = graph[self.node.id].window
             assert other is not None
             ways = [
-                (w.kernel, w.stride, w.dilation, w.before, w.is_transposed)
-                for w in (window, other)
+                (w.kernel, w.stride, w.dilation, w.before, w.is_transposed) for w in (window, other)
             ]
             if ways[0] != ways[1]:
                 raise UnsupportedError(self.node.origin, "its window changes with the shapes")
@@ -137,8 +136,7 @@ class WindowPlanner:
         channels_in, channels_out = self._size(x, 1), self._size(self.node.id, 1)
         dtype = self.graph[x].dtype
         mixed = tuple(c // g for c, g in zip(channels_in, groups, strict=True))
-        is_plain = self.node.function != "depthwise" and not window.is_transposed
-        stack = self._stack(spans, max(mixed)) if is_plain else (1,) * len(spans)
+        stack = self._stack(spans, window, max(mixed))
         self._require_weights(spans, stack, dtype)
         require_covered(spans[-1], window, self.node.origin)
         levels, product = self._epilogue(in_psum=not window.is_transposed)
@@ -166,9 +164,16 @@ class WindowPlanner:
             levels=levels,
         )
 
-    def _stack(self, spans: Sequence[Span], channels: int) -> tuple[int, ...]:
+    def _stack(self, spans: Sequence[Span], window: Window, channels: int) -> tuple[int, ...]:
         """Taps of each axis on the partitions: all, or planes first and then lines."""
         room = self.chip.partitions // channels
+        if self.node.function == "depthwise":
+            return (1,) * len(spans)
+        if window.is_transposed:
+            # Those of one phase of lines, each `stride` taps behind the one before.
+            lines = spans[-PAIR] if len(spans) > 1 else None
+            most = 1 if lines is None else -(-lines.kernel // lines.stride)
+            return (*(1,) * (len(spans) - PAIR), max(1, min(most, room)), 1)[-len(spans) :]
         taps = math.prod(s.kernel for s in spans)
         if taps <= room and spans[-1].stride == 1:
             return tuple(s.kernel for s in spans)
@@ -176,7 +181,9 @@ class WindowPlanner:
         for axis, span in enumerate(spans[:-1]):
             if len(spans) > PAIR:
                 # Volumes: equal shares, so that each step is a run of partitions.
-                shares = [n for n in (span.kernel, span.kernel // 2, 1) if n and not span.kernel % n]
+                shares = [
+                    n for n in (span.kernel, span.kernel // 2, 1) if n and not span.kernel % n
+                ]
                 found[axis] = next((n for n in shares if n <= room), 1)
                 if axis == 0 and found[0] < span.kernel:
                     found[0] = 1  # Planes are loaded one by one or all together.
@@ -205,9 +212,7 @@ class WindowPlanner:
                 f"its weights need {needed} bytes of each partition, and {room} are for them",
             )
 
-    def _band(
-        self, spans: Sequence[Span], stack: Sequence[int], room: int, dtype: DType
-    ) -> int:
+    def _band(self, spans: Sequence[Span], stack: Sequence[int], room: int, dtype: DType) -> int:
         """Lines of the result for which the input's lines fit `room` bytes of a partition.
 
         Raises:
@@ -221,11 +226,15 @@ class WindowPlanner:
         lines = spans[-PAIR]
         halo = (lines.kernel - 1) * lines.dilation
         whole = room // (width * dtype.itemsize) - halo
-        stride = 1 if stack[-PAIR] == lines.kernel or self.node.window is None else lines.stride
-        band = whole // stride
+        window = self.node.window
+        assert window is not None
+        if window.is_transposed:
+            band = whole * lines.stride
+        else:
+            band = whole // (1 if stack[-PAIR] == lines.kernel else lines.stride)
         if band < 1:
             raise self._too_wide(width)
-        return min(band, BAND_MAX)
+        return min(band, BAND_MAX // lines.stride * lines.stride)
 
     def _too_wide(self, width: int) -> UnsupportedError:
         return UnsupportedError(

@@ -75,9 +75,7 @@ def find_moments(
     return Moments(mean, rules.named(variance, "variance"), count, order)
 
 
-def _row_moments(
-    rules: Rules, x: Ref, axes: Sequence[int], correction: float
-) -> tuple[Ref, Ref]:
+def _row_moments(rules: Rules, x: Ref, axes: Sequence[int], correction: float) -> tuple[Ref, Ref]:
     """Mean and variance over the axes of one row."""
     mean = rules.mean(x, axes, keepdims=True)
     centred = rules.named(rules.sub(x, mean), "centred")

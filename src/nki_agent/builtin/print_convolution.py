@@ -247,11 +247,12 @@ class ConvolutionPrinter:
             return f"load_diagonals({rows})"
         return f"{self.prefix}load_weights({rows}, steps, {self._depth()})"
 
+    def _rows(self) -> str:
+        """Output channels of a block of weights."""
+        return "weights.shape[2]"
+
     def _given_depth(self) -> list[str]:
         return [self._depth()] if self.is_deep else []
-
-    def _takes_steps(self) -> list[str]:
-        return ["steps"]
 
     def _kept(self, level: int) -> list[str]:
         """Tiles that are made before those of the result."""
@@ -279,7 +280,7 @@ class ConvolutionPrinter:
                 self._load_bands(f"{start} : {start} + channels", first, lines)
         with self.source.block("for block in blocks:"):
             add(f"{', '.join(['o0', 'weights', *self._kept(0)])} = block")
-            add("rows = weights.shape[2]")
+            add(f"rows = {self._rows()}")
             if not self.is_deep:
                 add("bands = []")
                 self._load_bands("o0 : o0 + rows", first, lines)
@@ -309,13 +310,15 @@ class ConvolutionPrinter:
         start = f"({start}) * out_width" if " + " in start else times(start, "out_width")
         whole = not self.has_planes and not self.is_banded
         window = (
-            Window(count="num_pixels") if whole else Window(start=start, count=f"{lines} * out_width")
+            Window(count="num_pixels")
+            if whole
+            else Window(start=start, count=f"{lines} * out_width")
         )
         windows = [Window(start="i"), Window(start="o0", count="rows"), window]
         parts = [self.regions.text(layout_of(access), windows) for access in self.parts]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
         kept = [*self._kept(0), *self._kept(1)]
-        given = [*parts, *kept, *factors, "bands", "weights", *self._takes_steps()]
+        given = [*parts, *kept, *factors, "bands", "weights", "steps"]
         given += [*self._given_depth(), lines, "out_width"]
         self.source.add(f"{self.prefix}convolve({', '.join(given)})")
 
@@ -350,7 +353,9 @@ class ConvolutionPrinter:
             return
         body = Source(depth=1)
         add = body.add
-        add('"""Rows of weights [out, in * taps] as an operand [in, out] for each step of a sum."""')
+        add(
+            '"""Rows of weights [out, in * taps] as an operand [in, out] for each step of a sum."""'
+        )
         add("rows = weight.shape[0]")
         add("tile = nl.ndarray(weight.shape, dtype=weight.dtype, buffer=nl.sbuf)")
         add("nisa.dma_copy(dst=tile, src=weight)")
@@ -398,11 +403,11 @@ class ConvolutionPrinter:
 
     def _define_load_band(self) -> None:
         body = Source(depth=1)
-        planes, lines, columns = self.spans
+        lines = self.spans[LINES]
         step, pace = self._steps_down()
         image = "volume" if self.has_planes else "image"
-        what = "several taps side by side" if max(self.stack) > 1 else "zero where they are outside"
-        body.add(f'"""What `lines` lines of the result from r0 on read of all columns; {what}."""')
+        what = "several taps side by side" if max(self.stack) > 1 else "zero outside"
+        body.add(f'"""What `lines` lines of the result from r0 on read, whole lines; {what}."""')
         halo = (lines.kernel - 1) // self.stack[LINES] * self.stack[LINES] * lines.dilation
         count = plus(scaled("(lines - 1)" if pace > 1 else "lines", pace), str(halo))
         count = plus(count, "1") if pace > 1 else count
@@ -491,8 +496,8 @@ class ConvolutionPrinter:
         scope = PartScope({}, {})
         printer = StepPrinter(body, scope, row_level=2, cols="cols")
         add = body.add
-        add('"""The lines of one band for one block of channels; what follows leaves PSUM with it."""')
-        add("rows = weights.shape[2]")
+        add('"""One band for one block of channels; what follows leaves PSUM with it."""')
+        add(f"rows = {self._rows()}")
         body.note("Tiles of equally many whole lines; wider lines are cut.")
         add("most = max(1, BANK // out_width)")
         add("num_tiles = (lines + most - 1) // most")
@@ -530,7 +535,9 @@ class ConvolutionPrinter:
         add(f"band = bands[{index}]")
         top = plus(scaled("q0", pace), scaled(self._tap("k"), lines.dilation))
         add(f"top = {top}")
-        down = "top : top + count" if pace == 1 else f"top : top + (count - 1) * {pace} + 1 : {pace}"
+        down = (
+            "top : top + count" if pace == 1 else f"top : top + (count - 1) * {pace} + 1 : {pace}"
+        )
         stride = columns.stride
         if self.stack[COLUMNS] > 1:
             left, begin, end = "j0", "0", "width"

@@ -93,7 +93,10 @@ def _constants(plan: Plan, source: Source) -> None:
     blocks = {s.col_block for s in plan.stages if isinstance(s, RowsPlan) and s.col_block}
     if blocks:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
-    if any(isinstance(s, MatmulPlan | AttentionPlan | TransposePlan | ConvolutionPlan) for s in plan.stages):
+    if any(
+        isinstance(s, MatmulPlan | AttentionPlan | TransposePlan | ConvolutionPlan)
+        for s in plan.stages
+    ):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
     helpers = helpers_of(plan)
     helpers += window_helpers(plan)
@@ -149,7 +152,9 @@ def stage_writes(stage: Stage) -> list[str]:
         case TransposePlan():
             found = [stage.target.tensor]
         case ConvolutionPlan() | PoolPlan():
-            found = [s.access.tensor for level in stage.levels for s in level if isinstance(s, Store)]
+            found = [
+                s.access.tensor for level in stage.levels for s in level if isinstance(s, Store)
+            ]
         case AttentionPlan():
             found = [stage.out.tensor]
     return list(dict.fromkeys(found))

@@ -66,7 +66,9 @@ def _windows(named: Sequence[Named], value: Size) -> str | None:
                 continue
             for rest in sorted(range(1 - step, WINDOW_REST_MAX), key=abs):
                 if all((n + rest) // step == v for n, v in zip(size, value, strict=True)):
-                    shifted = text if rest == 0 else f"({text} {'+' if rest > 0 else '-'} {abs(rest)})"
+                    shifted = (
+                        text if rest == 0 else f"({text} {'+' if rest > 0 else '-'} {abs(rest)})"
+                    )
                     return f"({shifted} // {step})"
     return None
 

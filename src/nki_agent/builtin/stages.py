@@ -177,9 +177,7 @@ def _join_producers(
             _try_join(graphs, producer, consumer, groups, owner)
 
 
-def _join_siblings(
-    graphs: Sequence[Graph], groups: list[_Draft], owner: dict[int, _Draft]
-) -> None:
+def _join_siblings(graphs: Sequence[Graph], groups: list[_Draft], owner: dict[int, _Draft]) -> None:
     """Stages that read the same tensor along the same axes read it once."""
     graph = graphs[0]
     for first in list(groups):

@@ -22,6 +22,20 @@ LOAD_MOVED = '''def load_moved(dst, image, top, left, step):
             dst=dst[:, i0:i1, j0:j1], src=image[:, first : last + 1 : step, left + j0 : left + j1]
         )
 '''
+LIST_STEPS = '''def list_steps(line_sums, column_taps, depth):
+    """For each phase of lines and of columns, the steps of its sum over channels and taps."""
+    phases = []
+    for sums in line_sums:
+        phases.append([])
+        for taps in column_taps:
+            steps = []
+            for c0 in range(0, depth, PARTITIONS):
+                for operand, count, row in sums:
+                    for j, column in taps:
+                        steps.append((c0, operand, count, row, j, column))
+            phases[-1].append(steps)
+    return phases
+'''
 DIAGONALS = '''def load_diagonals(weight):
     """weight [C, taps] as a diagonal matrix [C, C] for each tap."""
     channels, taps = weight.shape
@@ -31,7 +45,11 @@ DIAGONALS = '''def load_diagonals(weight):
     nisa.memset(dst=ones, value=1.0)
     eye = nl.ndarray((channels, channels), dtype=nl.float32, buffer=nl.sbuf)
     nisa.affine_select(
-        dst=eye, pattern=[[-1, channels]], channel_multiplier=1, on_true_tile=ones, on_false_value=0.0
+        dst=eye,
+        pattern=[[-1, channels]],
+        channel_multiplier=1,
+        on_true_tile=ones,
+        on_false_value=0.0,
     )
     diagonals = nl.ndarray((channels, taps, channels), dtype=weight.dtype, buffer=nl.sbuf)
     for k in range(taps):
@@ -66,6 +84,7 @@ def window_helpers(plan: Plan) -> list[str]:
     pools = any(isinstance(s, PoolPlan) for s in plan.stages)
     found = [INSIDE] if stages or pools else []
     found += [LOAD_MOVED] if stages else []
+    found += [LIST_STEPS] if any(s.is_transposed for s in stages) else []
     found += [DIAGONALS] if any(s.mixing == "depthwise" for s in stages) else []
     return found + ([POOL_AXIS] if pools else [])
 
