@@ -41,6 +41,7 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.rows import Demand, describe, loaded_dtype
 from nki_agent.builtin.stages import Group
+from nki_agent.builtin.tilings import PAIR, Layers, Tiling, list_tilings
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -52,7 +53,6 @@ WEIGHT_SHARE = 0.4
 """Part of SBUF that all weights may take."""
 BAND_MAX = 1024
 """Lines of a band where any number would fit."""
-PAIR = 2
 
 
 class WindowPlanner:
@@ -130,22 +130,23 @@ class WindowPlanner:
         spans = self._spans()
         window = self.node.window
         assert window is not None
-        groups = tuple(
-            w.groups for g in self.captured.graphs if (w := g[self.node.id].window) is not None
-        )
+        windows = [g[self.node.id].window for g in self.captured.graphs]
+        groups = tuple(w.groups for w in windows if w is not None)
         channels_in, channels_out = self._size(x, 1), self._size(self.node.id, 1)
         dtype = self.graph[x].dtype
-        mixed = tuple(c // g for c, g in zip(channels_in, groups, strict=True))
-        stack = self._stack(spans, window, max(mixed))
-        self._require_weights(spans, stack, dtype)
         require_covered(spans[-1], window, self.node.origin)
         levels, product = self._epilogue(in_psum=not window.is_transposed)
-        blocks = -(-max(mixed) // self.chip.partitions)
-        if self.node.function == "depthwise":
-            blocks = 1
-        room = int(self.chip.sbuf_usable_partition_bytes * BAND_SHARE * demand.sbuf_share)
-        planes = spans[0].kernel // stack[0] if len(spans) > PAIR else 1
-        band = self._band(spans[-PAIR:], stack, room // (blocks * planes), dtype)
+        layers = Layers(
+            images=self._size(x, 0),
+            channels_in=tuple(c // g for c, g in zip(channels_in, groups, strict=True)),
+            channels_out=tuple(c // g for c, g in zip(channels_out, groups, strict=True)),
+            spans=spans,
+            dtype=dtype,
+            chip=self.chip,
+            mixing=self.node.function,
+            is_transposed=window.is_transposed,
+        )
+        tiling, band = self._tile(layers, demand)
         return ConvolutionPlan(
             title=describe(self.captured, self.group.nodes),
             x=self._name(x),
@@ -153,58 +154,54 @@ class WindowPlanner:
             dtype=dtype,
             mixing=self.node.function,
             is_transposed=window.is_transposed,
-            images=self._size(x, 0),
+            images=layers.images,
             channels_in=channels_in,
             channels_out=channels_out,
             groups=groups,
             spans=spans,
-            stack=stack,
+            stack=tiling.stack,
             band=band,
+            lines_each=tiling.lines_each,
             product=product,
             levels=levels,
         )
 
-    def _stack(self, spans: Sequence[Span], window: Window, channels: int) -> tuple[int, ...]:
-        """Taps of each axis on the partitions: all, or planes first and then lines."""
-        room = self.chip.partitions // channels
-        if self.node.function == "depthwise":
-            return (1,) * len(spans)
-        if window.is_transposed:
-            # Those of one phase of lines, each `stride` taps behind the one before.
-            lines = spans[-PAIR] if len(spans) > 1 else None
-            most = 1 if lines is None else -(-lines.kernel // lines.stride)
-            return (*(1,) * (len(spans) - PAIR), max(1, min(most, room)), 1)[-len(spans) :]
-        taps = math.prod(s.kernel for s in spans)
-        if taps <= room and spans[-1].stride == 1:
-            return tuple(s.kernel for s in spans)
-        found = [1] * len(spans)
-        for axis, span in enumerate(spans[:-1]):
-            if len(spans) > PAIR:
-                # Volumes: equal shares, so that each step is a run of partitions.
-                shares = [
-                    n for n in (span.kernel, span.kernel // 2, 1) if n and not span.kernel % n
-                ]
-                found[axis] = next((n for n in shares if n <= room), 1)
-                if axis == 0 and found[0] < span.kernel:
-                    found[0] = 1  # Planes are loaded one by one or all together.
-            else:
-                found[axis] = max(1, min(span.kernel, room))
-            room //= found[axis]
-        return tuple(found)
+    def _tile(self, layers: Layers, demand: Demand) -> tuple[Tiling, int]:
+        """The best tiling that fits SBUF, and the lines of a band.
 
-    def _require_weights(self, spans: Sequence[Span], stack: Sequence[int], dtype: DType) -> None:
+        Raises:
+            UnsupportedError: none fits.
+        """
+        fault: UnsupportedError | None = None
+        is_deep = layers.mixing != "depthwise"
+        blocks = -(-max(layers.channels_in) // self.chip.partitions) if is_deep else 1
+        room = int(self.chip.sbuf_usable_partition_bytes * BAND_SHARE * demand.sbuf_share)
+        for tiling in list_tilings(layers):
+            planes = 1
+            if len(layers.spans) > PAIR:
+                planes = layers.spans[0].kernel // tiling.stack[0]
+            try:
+                self._require_weights(layers, tiling)
+                band = self._band(
+                    tiling.spans[-PAIR:], tiling.stack, room // (blocks * planes), layers.dtype
+                )
+            except UnsupportedError as error:
+                fault = error
+                continue
+            # Bands of groups of lines would need lines of their own.
+            if tiling.lines_each == 1 or band >= max(tiling.spans[-PAIR].num_out):
+                return tiling, band
+        assert fault is not None
+        raise fault
+
+    def _require_weights(self, layers: Layers, tiling: Tiling) -> None:
         """All operands of one group of channels stay in SBUF."""
-        steps = math.prod(-(-s.kernel // n) for s, n in zip(spans, stack, strict=True))
         lanes = self.chip.partitions
-        needed = 0
-        for graph in self.captured.graphs:
-            node = graph[self.node.id]
-            assert node.window is not None
-            channels_in = graph[node.inputs[0]].shape[1] // node.window.groups
-            channels_out = node.shape[1] // node.window.groups
-            if node.function == "depthwise":
-                channels_out = node.shape[1]
-            needed = max(needed, -(-channels_in // lanes) * steps * channels_out * dtype.itemsize)
+        is_deep = layers.mixing != "depthwise"
+        channels_out = self._size(self.node.id, 1) if not is_deep else layers.channels_out
+        blocks = -(-max(layers.channels_in) // lanes)
+        outs = max(channels_out) * tiling.lines_each
+        needed = blocks * tiling.steps * outs * layers.dtype.itemsize
         room = int(self.chip.sbuf_usable_partition_bytes * WEIGHT_SHARE)
         if needed > room:
             raise UnsupportedError(

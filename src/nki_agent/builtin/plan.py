@@ -416,6 +416,8 @@ class ConvolutionPlan:
     """Taps of each axis that lie side by side on the partitions."""
     band: int
     """Lines of the result that one load of the input serves."""
+    lines_each: int
+    """Neighbouring lines of the result that share a product."""
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """What follows: for a block of output channels, for it in each image, and for a tile."""

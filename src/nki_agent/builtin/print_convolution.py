@@ -129,7 +129,8 @@ class ConvolutionPrinter:
         }
         for axis, name in ((PLANES, "planes"), (LINES, "lines"), (COLUMNS, "width")):
             if axis >= 3 - len(plan.spans):
-                sizes[f"out_{name}"] = (self.spans[axis].num_out, y)
+                span = self.plan.spans[axis - 3 + len(plan.spans)]
+                sizes[f"out_{name}"] = (span.num_out, y)
         for name, (size, owner) in sizes.items():
             is_minor = name in ("out_width", "out_lines")
             add(f"{name} = {scope.from_shapes(size, owner, from_last=is_minor)}")
@@ -228,8 +229,8 @@ class ConvolutionPrinter:
         start, stop = "0", "num_out"
         if plan.mixing == "grouped":
             start, stop = "g * group_out", "(g + 1) * group_out"
-        with self.source.block(f"for o0 in range({start}, {stop}, PARTITIONS):"):
-            add(f"rows = min(PARTITIONS, {stop} - o0)")
+        with self.source.block(self._open_block(start, stop)):
+            self._size_block(stop)
             add(f"weights = {self._load_weights_call()}")
             for step in plan.levels[0]:
                 self._step(step, 0)
@@ -241,8 +242,28 @@ class ConvolutionPrinter:
             else:
                 self._image()
 
+    def _open_block(self, start: str, stop: str) -> str:
+        """The loop over blocks of output channels."""
+        return f"for o0 in range({start}, {stop}, PARTITIONS):"
+
+    def _size_block(self, stop: str) -> None:
+        self.source.add(f"rows = min(PARTITIONS, {stop} - o0)")
+
+    def _reopen_block(self) -> None:
+        """The parts of a block that was kept."""
+        self.source.add(f"{', '.join(['o0', 'weights', *self._kept(0)])} = block")
+        self.source.add(f"rows = {self._rows()}")
+
+    def _channels(self) -> str:
+        """How many output channels a block has."""
+        return "rows"
+
+    def _after_lines(self) -> list[str]:
+        """More sizes that the tiles of a band need."""
+        return []
+
     def _load_weights_call(self) -> str:
-        rows = "weight_rows[o0 : o0 + rows, :]"
+        rows = f"weight_rows[o0 : o0 + {self._channels()}, :]"
         if not self.is_deep:
             return f"load_diagonals({rows})"
         return f"{self.prefix}load_weights({rows}, steps, {self._depth()})"
@@ -279,8 +300,7 @@ class ConvolutionPrinter:
                 start = f"{shift}c0"
                 self._load_bands(f"{start} : {start} + channels", first, lines)
         with self.source.block("for block in blocks:"):
-            add(f"{', '.join(['o0', 'weights', *self._kept(0)])} = block")
-            add(f"rows = {self._rows()}")
+            self._reopen_block()
             if not self.is_deep:
                 add("bands = []")
                 self._load_bands("o0 : o0 + rows", first, lines)
@@ -306,21 +326,22 @@ class ConvolutionPrinter:
         add(f"bands.append({self.prefix}load_band({', '.join(given)}))")
 
     def _call(self, first: str, lines: str) -> None:
-        start = first if not self.has_planes else plus("z * out_lines", first)
-        start = f"({start}) * out_width" if " + " in start else times(start, "out_width")
-        whole = not self.has_planes and not self.is_banded
-        window = (
-            Window(count="num_pixels")
-            if whole
-            else Window(start=start, count=f"{lines} * out_width")
-        )
-        windows = [Window(start="i"), Window(start="o0", count="rows"), window]
+        window = self._part_window(first, lines)
+        windows = [Window(start="i"), Window(start="o0", count=self._channels()), window]
         parts = [self.regions.text(layout_of(access), windows) for access in self.parts]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
         kept = [*self._kept(0), *self._kept(1)]
         given = [*parts, *kept, *factors, "bands", "weights", "steps"]
-        given += [*self._given_depth(), lines, "out_width"]
+        given += [*self._given_depth(), lines, "out_width", *self._after_lines()]
         self.source.add(f"{self.prefix}convolve({', '.join(given)})")
+
+    def _part_window(self, first: str, lines: str) -> Window:
+        """The pixels of one band of one image."""
+        if not self.has_planes and not self.is_banded:
+            return Window(count="num_pixels")
+        start = first if not self.has_planes else plus("z * out_lines", first)
+        start = f"({start}) * out_width" if " + " in start else times(start, "out_width")
+        return Window(start=start, count=f"{lines} * out_width")
 
     def _step(self, step: Step, level: int) -> None:
         match step:
@@ -335,7 +356,8 @@ class ConvolutionPrinter:
                 self.steps.print(step, level)
 
     def _region(self, access: Access, tile: Tile, *, is_store: bool) -> str:
-        windows = [Window(start="i"), Window(start="o0", count="rows"), Window(count="num_pixels")]
+        block = Window(start="o0", count=self._channels())
+        windows = [Window(start="i"), block, Window(count="num_pixels")]
         is_spread = tile.kind in (Kind.VECTOR, Kind.ONE) and not is_store
         return self.regions.text(
             layout_of(access), windows, spread="PARTITIONS" if is_spread else ""
@@ -517,7 +539,7 @@ class ConvolutionPrinter:
         kept = [*self._kept(0), *self._kept(1)]
         depth = ["depth"] if self.is_deep else []
         given = [*self.parts.values(), *kept, *self.factors, "bands", "weights", "steps", *depth]
-        self._define("convolve", [*given, "lines", "out_width"], body)
+        self._define("convolve", [*given, "lines", "out_width", *self._after_lines()], body)
 
     def _multiply(self, body: Source) -> None:
         """One step of the sum."""

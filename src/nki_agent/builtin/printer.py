@@ -34,6 +34,7 @@ from nki_agent.builtin.print_products import (
     helpers_of,
 )
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, RowsPrinter
+from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.window_text import window_helpers
@@ -190,6 +191,8 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             TransposePrinter(stage, source, scope).print()
         case ConvolutionPlan(is_transposed=True):
             TransposedPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case ConvolutionPlan() if stage.lines_each > 1:
+            SharedLinesPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case ConvolutionPlan():
             ConvolutionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case PoolPlan():
