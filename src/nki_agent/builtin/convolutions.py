@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from nki_agent.builtin.align import (
     Alignment,
+    Axes,
     Walk,
     align,
     group_size,
@@ -22,6 +23,7 @@ from nki_agent.builtin.align import (
     walk_of,
     walk_of_result,
 )
+from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
@@ -135,7 +137,6 @@ class WindowPlanner:
         channels_in, channels_out = self._size(x, 1), self._size(self.node.id, 1)
         dtype = self.graph[x].dtype
         require_covered(spans[-1], window, self.node.origin)
-        levels, product = self._epilogue(in_psum=not window.is_transposed)
         layers = Layers(
             images=self._size(x, 0),
             channels_in=tuple(c // g for c, g in zip(channels_in, groups, strict=True)),
@@ -147,6 +148,11 @@ class WindowPlanner:
             is_transposed=window.is_transposed,
         )
         tiling, band = self._tile(layers, demand)
+        # Neighbouring lines are put in order before what follows reads another image.
+        has_images = any(self._place(moving_axes(self._walks(s, a))).kind is Kind.FULL
+                         for s, a in self.operands.items())  # fmt: skip
+        is_ready = not window.is_transposed and (tiling.lines_each == 1 or not has_images)
+        levels, product = self._epilogue(in_psum=is_ready, busy_ns=tiling.tile_ns(self.chip, dtype))
         return ConvolutionPlan(
             title=describe(self.captured, self.group.nodes),
             x=self._name(x),
@@ -162,6 +168,7 @@ class WindowPlanner:
             stack=tiling.stack,
             band=band,
             lines_each=tiling.lines_each,
+            pitch=tiling.pitch,
             product=product,
             levels=levels,
         )
@@ -200,7 +207,7 @@ class WindowPlanner:
         is_deep = layers.mixing != "depthwise"
         channels_out = self._size(self.node.id, 1) if not is_deep else layers.channels_out
         blocks = -(-max(layers.channels_in) // lanes)
-        outs = max(channels_out) * tiling.lines_each
+        outs = max(max(channels_out), tiling.lines_each * tiling.pitch)
         needed = blocks * tiling.steps * outs * layers.dtype.itemsize
         room = int(self.chip.sbuf_usable_partition_bytes * WEIGHT_SHARE)
         if needed > room:
@@ -251,7 +258,7 @@ class WindowPlanner:
         if not dtype.is_float:
             raise UnsupportedError(self.node.origin, "pools of whole numbers are not covered")
         spans = self._spans()
-        levels, product = self._epilogue(in_psum=False)
+        levels, product = self._epilogue(in_psum=False, busy_ns=0.0)
         first, *rest = spans
         # One step along the first axis holds all pixels of the others, before and after.
         each = math.prod(max(s.num_in) + 2 * s.before for s in rest)
@@ -275,7 +282,13 @@ class WindowPlanner:
         )
 
     # -- what follows -----------------------------------------------------------------------------
-    def _epilogue(self, *, in_psum: bool) -> tuple[tuple[tuple[Step, ...], ...], Tile]:
+    def _walks(self, source: int, axes: Axes) -> list[Walk]:
+        pairs = zip(self.captured.graphs, self.alignments, strict=True)
+        return [walk_of(graph, source, axes, found) for graph, found in pairs]
+
+    def _epilogue(
+        self, *, in_psum: bool, busy_ns: float
+    ) -> tuple[tuple[tuple[Step, ...], ...], Tile]:
         last = PAIR if self.batch else 0
         places = {n: self._place(varying(self.alignments, n)) for n in self.group.nodes}
         lowering = Lowering(
@@ -293,8 +306,7 @@ class WindowPlanner:
         product = Tile(name=name, kind=Kind.FULL, dtype=dtype, level=last, in_psum=in_psum)
         lowering.bind(self.node.id, product)
         for source, axes in self.operands.items():
-            pairs = zip(self.captured.graphs, self.alignments, strict=True)
-            walks = [walk_of(graph, source, axes, found) for graph, found in pairs]
+            walks = self._walks(source, axes)
             place = self._place(moving_axes(walks))
             stored = self.buffers[self.graph.base(source).id]
             loaded = loaded_dtype(stored.dtype, is_scalar=place.kind in (Kind.ROW, Kind.ONE))
@@ -315,7 +327,12 @@ class WindowPlanner:
             ]
             access = self._access(stored.name, walks)
             lowering.emit(tile.level, Store(access=access, src=tile))
-        return tuple(tuple(steps) for steps in lowering.levels), product
+        levels = lowering.levels
+        estimate = Estimate(
+            self.chip, self.chip.psum_bank_bytes // DType.FLOAT32.itemsize, len(self.sizes)
+        )
+        levels[-1] = balance(levels[-1], estimate, floor_ns=busy_ns, scratch=lowering.taken_names)
+        return tuple(tuple(steps) for steps in levels), product
 
     def _place(self, axes: frozenset[int]) -> Place:
         row, col = bool(axes & set(self.rows)), bool(axes & set(self.pixels))

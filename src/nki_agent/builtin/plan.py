@@ -418,6 +418,8 @@ class ConvolutionPlan:
     """Lines of the result that one load of the input serves."""
     lines_each: int
     """Neighbouring lines of the result that share a product."""
+    pitch: int
+    """Partitions from the channels of one such line to those of the next."""
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """What follows: for a block of output channels, for it in each image, and for a tile."""

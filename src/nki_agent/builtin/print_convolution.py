@@ -234,7 +234,7 @@ class ConvolutionPrinter:
             add(f"weights = {self._load_weights_call()}")
             for step in plan.levels[0]:
                 self._step(step, 0)
-            add(f"blocks.append(({', '.join(['o0', 'weights', *self._kept(0)])}))")
+            add(f"blocks.append(({', '.join(self._unpack_block())}))")
         with self.source.block("for i in range(num_images):"):
             if self.has_planes:
                 with self.source.block("for z in range(out_planes):"):
@@ -249,18 +249,21 @@ class ConvolutionPrinter:
     def _size_block(self, stop: str) -> None:
         self.source.add(f"rows = min(PARTITIONS, {stop} - o0)")
 
+    def _unpack_block(self) -> list[str]:
+        return ["o0", "weights", *self._kept(0)]
+
     def _reopen_block(self) -> None:
         """The parts of a block that was kept."""
-        self.source.add(f"{', '.join(['o0', 'weights', *self._kept(0)])} = block")
+        self.source.add(f"{', '.join(self._unpack_block())} = block")
         self.source.add(f"rows = {self._rows()}")
-
-    def _channels(self) -> str:
-        """How many output channels a block has."""
-        return "rows"
 
     def _after_lines(self) -> list[str]:
         """More sizes that the tiles of a band need."""
         return []
+
+    def _channels(self) -> str:
+        """How many output channels a block has."""
+        return "rows"
 
     def _load_weights_call(self) -> str:
         rows = f"weight_rows[o0 : o0 + {self._channels()}, :]"
@@ -519,7 +522,17 @@ class ConvolutionPrinter:
         printer = StepPrinter(body, scope, row_level=2, cols="cols")
         add = body.add
         add('"""One band for one block of channels; what follows leaves PSUM with it."""')
-        add(f"rows = {self._rows()}")
+        if not self._after_lines():
+            add(f"rows = {self._rows()}")
+        self._tile_loops(body, printer)
+        self.factors = scope.given
+        kept = [*self._kept(0), *self._kept(1)]
+        depth = ["depth"] if self.is_deep else []
+        given = [*self.parts.values(), *kept, *self.factors, "bands", "weights", "steps", *depth]
+        self._define("convolve", [*given, "lines", "out_width", *self._after_lines()], body)
+
+    def _tile_loops(self, body: Source, printer: StepPrinter) -> None:
+        add = body.add
         body.note("Tiles of equally many whole lines; wider lines are cut.")
         add("most = max(1, BANK // out_width)")
         add("num_tiles = (lines + most - 1) // most")
@@ -535,11 +548,6 @@ class ConvolutionPrinter:
                     self._multiply(body)
                 for step in self.plan.levels[-1]:
                     self._step_in_part(step, printer)
-        self.factors = scope.given
-        kept = [*self._kept(0), *self._kept(1)]
-        depth = ["depth"] if self.is_deep else []
-        given = [*self.parts.values(), *kept, *self.factors, "bands", "weights", "steps", *depth]
-        self._define("convolve", [*given, "lines", "out_width", *self._after_lines()], body)
 
     def _multiply(self, body: Source) -> None:
         """One step of the sum."""

@@ -1,15 +1,17 @@
 """Prints a convolution whose products make several neighbouring lines of the result at once.
 
 Law: with few output channels a product leaves columns of the array idle. Lines that share most of
-their input share a product: line q * n + r of the result is row r of tile q, so that to the loops
-this is a convolution with a stride of n lines, and with zero weights where a line has no tap.
+their input share a product: line q * n + r of the result lies on the partitions from r * pitch on,
+so that to the loops this is a convolution with a stride of n lines, and with zero weights where a
+line has no tap. What follows runs on all of them at once, and they are put in order last; first
+only where it reads another image.
 """
 
 from __future__ import annotations
 
 from nki_agent.builtin.plan import ConvolutionPlan, Kind, Load, Step, Store
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
-from nki_agent.builtin.print_rows import StepPrinter, tile_of
+from nki_agent.builtin.print_rows import StepPrinter
 from nki_agent.builtin.regions import Window
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.window_text import COLUMNS, LINES, PLANES, plus, scaled, share_lines
@@ -28,65 +30,114 @@ class SharedLinesPrinter(ConvolutionPrinter):
         planes, lines, columns = self.spans
         self.spans = (planes, share_lines(lines, self.each), columns)
         self.is_banded = False
+        self.pitch = plan.pitch
 
     def _sizes(self) -> None:
         super()._sizes()
         self.source.note(f"{self.each} lines of the result share each product.")
         self.source.add(f"line_groups = (out_lines + {self.each - 1}) // {self.each}")
 
-    def _open_block(self, start: str, stop: str) -> str:
-        return f"for o0 in range({start}, {stop}, PARTITIONS // {self.each}):"
-
-    def _size_block(self, stop: str) -> None:
-        self.source.add(f"outs = min(PARTITIONS // {self.each}, {stop} - o0)")
-        self.source.add(f"rows = {self.each} * outs")
+    def _image(self) -> None:
+        self._band("0", "line_groups")
 
     def _channels(self) -> str:
         return "outs"
 
-    def _reopen_block(self) -> None:
-        super()._reopen_block()
-        self.source.add(f"outs = rows // {self.each}")
+    def _size_block(self, stop: str) -> None:
+        self.source.add(f"outs = min({self.pitch}, {stop} - o0)")
+        self.source.add(f"rows = {self._all_rows()}")
 
-    def _image(self) -> None:
-        self._band("0", "line_groups")
+    def _all_rows(self) -> str:
+        """Partitions of what follows: lines side by side, or those of one line."""
+        return str(self.each * self.pitch) if self.plan.product.in_psum else "outs"
+
+    def _open_block(self, start: str, stop: str) -> str:
+        return f"for o0 in range({start}, {stop}, {self.pitch}):"
+
+    def _unpack_block(self) -> list[str]:
+        return ["o0", "outs", "weights", *self._kept(0)]
+
+    def _reopen_block(self) -> None:
+        self.source.add(f"{', '.join(self._unpack_block())} = block")
+        self.source.add(f"rows = {self._all_rows()}")
 
     def _part_window(self, first: str, lines: str) -> Window:
+        del first, lines  # Whole images.
         if not self.has_planes:
             return Window(count="num_pixels")
         return Window(start="z * out_lines * out_width", count="out_lines * out_width")
 
     def _after_lines(self) -> list[str]:
-        return ["out_lines"]
+        return ["out_lines", "outs"]
 
     def _step(self, step: Step, level: int) -> None:
         """What has one value for each channel is loaded once for each line."""
-        if isinstance(step, Load) and step.dst.kind is Kind.ROW:
-            self.steps.allocate(step.dst)
-            text = self._region(step.access, step.dst, is_store=False)
-            with self.source.block(f"for r in range({self.each}):"):
-                self.source.add(
-                    f"nisa.dma_copy(dst={step.dst.name}[r * outs : (r + 1) * outs], src={text})"
-                )
-        elif isinstance(step, Store):
-            text = self._region(step.access, step.src, is_store=True)
-            self.source.add(f"nisa.dma_copy(dst={text}, src={step.src.name}[:outs])")
-        else:
+        is_column = isinstance(step, Load) and step.dst.kind is Kind.ROW
+        if not is_column or not self.plan.product.in_psum:
             super()._step(step, level)
-
-    def _step_in_part(self, step: Step, printer: StepPrinter) -> None:
-        if not isinstance(step, Load | Store):
-            printer.print(step, 2)
             return
-        tile = tile_of(step)
-        outs = f"rows // {self.each}"
-        image = f"{self.parts[step.access]}.reshape(({outs}, out_lines, out_width))"
-        lines = f"{tile.name}.reshape((rows, count, width))"
-        if isinstance(step, Load):
-            printer.allocate(tile)
-            printer.source.add(f"load_lines({lines}, {image}, q0, j0, {self.each})")
-        else:
-            printer.source.add(f"store_lines({image}, {lines}, q0, j0, {self.each})")
+        assert isinstance(step, Load)
+        add, name = self.source.add, step.dst.name
+        text = self._region(step.access, step.dst, is_store=False)
+        self.steps.allocate(step.dst)
+        add(f"nisa.memset(dst={name}, value=0.0)")
+        with self.source.block(f"for r in range({self.each}):"):
+            first = scaled("r", self.pitch)
+            add(f"nisa.dma_copy(dst={name}[{first} : {first} + outs], src={text})")
+
+    def _tile_loops(self, body: Source, printer: StepPrinter) -> None:
+        add, each, pitch = body.add, self.each, self.pitch
+        in_order = not self.plan.product.in_psum
+        body.note("Tiles of equally many groups of whole lines.")
+        add(f"rows = {self._all_rows()}")
+        add("most = max(1, BANK // out_width)")
+        add("num_tiles = (lines + most - 1) // most")
+        add("tile_lines = (lines + num_tiles - 1) // num_tiles")
+        with body.block("for q0 in range(0, lines, tile_lines):"):
+            add("count, j0, width = min(tile_lines, lines - q0), 0, out_width")
+            name = "sums" if in_order else "product"
+            shape = f"({each * pitch}, count * width)"
+            add(f"{name} = nl.ndarray({shape}, dtype=nl.float32, buffer=nl.psum)")
+            add(f"window = {name}.reshape(({each * pitch}, count, width))")
+            with body.block("for s in range(len(steps)):"):
+                self._multiply(body)
+            add(f"num_lines = min(count * {each}, out_lines - q0 * {each})")
+            add(f"n0 = q0 * {each} * width")
+            if in_order:
+                add("cols = num_lines * width")
+                add("product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.sbuf)")
+                self._put_in_order(body, "product", "window")
+            else:
+                add("cols = count * width")
+            for step in self.plan.levels[-1]:
+                if isinstance(step, Store) and not in_order:
+                    self._store_in_order(step, body)
+                else:
+                    self._step_in_part(step, printer)
+
+    def _put_in_order(self, body: Source, target: str, source: str) -> None:
+        """Lines that lie side by side on the partitions, one after the other."""
+        add, each, pitch = body.add, self.each, self.pitch
+        body.note("The lines in order; two engines share the copies.")
+        with body.block(f"for r in range(min({each}, num_lines)):"):
+            add(f"part = {target}.reshape((outs, num_lines, width))[:, r::{each}, :]")
+            first = scaled("r", pitch)
+            add(f"own = {source}[{first} : {first} + outs, : part.shape[1], :]")
+            with body.block("if r % 2:"):
+                add("nisa.activation(dst=part, op=nl.copy, data=own)")
+            with body.block("else:"):
+                add("nisa.tensor_copy(dst=part, src=own)")
+
+    def _store_in_order(self, step: Store, body: Source) -> None:
+        tile = step.src
+        body.add(
+            f"{tile.name}_lines = nl.ndarray((outs, num_lines * width),"
+            f" dtype=nl.{tile.dtype.value}, buffer=nl.sbuf)"
+        )
+        shaped = f"{tile.name}.reshape((rows, count, width))"
+        self._put_in_order(body, f"{tile.name}_lines", shaped)
+        part = f"{self.parts[step.access]}[:, n0 : n0 + num_lines * width]"
+        body.add(f"nisa.dma_copy(dst={part}, src={tile.name}_lines)")
 
     def _define_load_weights(self) -> None:
         body = Source(depth=1)
@@ -105,9 +156,10 @@ class SharedLinesPrinter(ConvolutionPrinter):
         add("nisa.memset(dst=wide, value=0.0)")
         add(f"nisa.tensor_copy(dst=wide[:, :, {shift * wide} : {shift * wide + taps}], src=tile)")
         add(
-            f"weights = nl.ndarray((PARTITIONS, len(steps), {self.each} * outs),"
+            f"weights = nl.ndarray((PARTITIONS, len(steps), {self.each * self.pitch}),"
             " dtype=weight.dtype, buffer=nl.sbuf)"
         )
+        add("nisa.memset(dst=weights, value=0.0)")
         with body.block("for s in range(len(steps)):"):
             add(self._unpack())
             add("channels = min(PARTITIONS, depth - c0)")
@@ -130,8 +182,9 @@ class SharedLinesPrinter(ConvolutionPrinter):
                 pattern.append(f"[{planes * all_taps}, channels]")
                 taps_text = f"wide.ap(pattern=[{', '.join(pattern)}], offset={offset})"
                 add(f"nisa.nc_transpose(dst=turned, data={taps_text})")
+                first = scaled("r", self.pitch)
                 add(
-                    "nisa.tensor_copy(dst=weights[:size, s, r * outs : (r + 1) * outs], src=turned)"
+                    f"nisa.tensor_copy(dst=weights[:size, s, {first} : {first} + outs], src=turned)"
                 )
         add("return weights")
         self._define("load_weights", ["weight", "steps", "depth"], body)

@@ -15,9 +15,8 @@ from nki_agent.builtin.window_text import share_lines
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
-LINES_EACH = (1, 2, 4, 8)
-"""Neighbouring lines of the result that may share a product."""
 PAIR = 2
+QUARTERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +40,20 @@ class Tiling:
     lines_each: int
     spans: tuple[Span, ...]
     stack: tuple[int, ...]
+    pitch: int = 0
+    """Partitions between the lines of one product."""
 
     @property
     def steps(self) -> int:
         """Products that one sum has for each block of channels."""
         pairs = zip(self.spans, self.stack, strict=True)
         return math.prod(-(-span.kernel // n) for span, n in pairs)
+
+    def tile_ns(self, chip: ChipSpec, dtype: DType) -> float:
+        """Time of the products of one tile."""
+        columns = chip.psum_bank_bytes // DType.FLOAT32.itemsize
+        passes = chip.matmul_fp32_passes if dtype is DType.FLOAT32 else 1
+        return columns * self.steps * passes / chip.tensor_clock_ghz
 
 
 def list_tilings(layers: Layers) -> list[Tiling]:
@@ -63,24 +70,31 @@ def _candidates(layers: Layers) -> Iterator[Tiling]:
     if layers.is_transposed:
         yield Tiling(lines_each=1, spans=spans, stack=_stack_phases(spans, room))
         return
-    for each in LINES_EACH:
+    pitch = _pitch(layers)
+    for each in range(1, layers.chip.partitions // pitch + 1 if pitch else PAIR):
         moved = spans
         if each > 1:
-            if not _shares(layers, each):
-                return
             moved = (*spans[:-PAIR], share_lines(spans[-PAIR], each), spans[-1])
-        yield Tiling(lines_each=each, spans=moved, stack=_stack(moved, room))
+        stacks = [_stack(moved, room)]
         if math.prod(s.kernel for s in moved) <= room and spans[-1].stride == 1:
-            yield Tiling(lines_each=each, spans=moved, stack=tuple(s.kernel for s in moved))
+            stacks.append(tuple(s.kernel for s in moved))
+        for stack in stacks:
+            yield Tiling(lines_each=each, spans=moved, stack=stack, pitch=pitch if each > 1 else 0)
 
 
-def _shares(layers: Layers, each: int) -> bool:
-    """Whether neighbouring lines share input, and their output channels fit one product."""
+def _pitch(layers: Layers) -> int:
+    """Where on the partitions a line may begin that shares a product; 0 if none may.
+
+    Engines read from multiples of a quarter of the partitions, and of a half if it is more.
+    """
     if layers.mixing != "dense" or len(layers.spans) < PAIR:
-        return False
-    lines = layers.spans[-PAIR]
-    fits = max(layers.channels_out) * each <= layers.chip.matmul_stationary_free_max
-    return fits and lines.stride == lines.dilation == 1 < lines.kernel
+        return 0
+    lines, columns = layers.spans[-PAIR:]
+    bank = layers.chip.psum_bank_bytes // DType.FLOAT32.itemsize
+    if not lines.stride == lines.dilation == 1 < lines.kernel or max(columns.num_out) > bank:
+        return 0
+    parts = (layers.chip.partitions // QUARTERS, layers.chip.partitions // PAIR)
+    return next((n for n in parts if max(layers.channels_out) <= n), 0)
 
 
 def _stack(spans: Sequence[Span], room: int) -> tuple[int, ...]:
@@ -126,13 +140,10 @@ def _estimate_ns(layers: Layers, tiling: Tiling) -> float:
     is_strided = tiling.lines_each > 1 and tiling.stack[-PAIR] == tiling.spans[-PAIR].kernel
     lines = is_strided or tiling.stack[-1] > 1
     loaded = _transfer_ns(chip, channels_in * copies, inputs * itemsize, width if lines else None)
-    stored = _transfer_ns(
-        chip,
-        channels_out * tiling.lines_each,
-        pixels[index] * itemsize / tiling.lines_each,
-        width if tiling.lines_each > 1 else None,
-    )
-    return max(product_ns, loaded + stored)
+    stored = _transfer_ns(chip, channels_out, pixels[index] * itemsize, None)
+    # Lines that share a product are put in order first, on one of two engines.
+    copies_ns = pixels[index] / chip.vector_clock_ghz if tiling.lines_each > 1 else 0.0
+    return max(product_ns, loaded + stored, copies_ns)
 
 
 def _transfer_ns(chip: ChipSpec, partitions: int, each_bytes: float, run: int | None) -> float:

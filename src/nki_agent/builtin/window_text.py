@@ -36,37 +36,6 @@ LIST_STEPS = '''def list_steps(line_sums, column_taps, depth):
             phases[-1].append(steps)
     return phases
 '''
-LINES_OF_GROUPS = '''def load_lines(tile, image, q0, j0, each):
-    """Row r of tile [each * C, q, width] from line q * each + r of image [C, lines, all]."""
-    channels, num_lines = image.shape[0], image.shape[1]
-    count, width = tile.shape[1], tile.shape[2]
-    if (q0 + count) * each > num_lines:
-        nisa.memset(dst=tile, value=0.0)
-    for r in range(each):
-        first = q0 * each + r
-        _, end = inside(first, each, count, num_lines)
-        if end > 0:
-            last = first + (end - 1) * each
-            nisa.dma_copy(
-                dst=tile[r * channels : (r + 1) * channels, :end, :],
-                src=image[:, first : last + 1 : each, j0 : j0 + width],
-            )
-
-
-def store_lines(image, tile, q0, j0, each):
-    """Line q * each + r of image [C, lines, all] from row r of tile [each * C, q, width]."""
-    channels, num_lines = image.shape[0], image.shape[1]
-    count, width = tile.shape[1], tile.shape[2]
-    for r in range(each):
-        first = q0 * each + r
-        _, end = inside(first, each, count, num_lines)
-        if end > 0:
-            last = first + (end - 1) * each
-            nisa.dma_copy(
-                dst=image[:, first : last + 1 : each, j0 : j0 + width],
-                src=tile[r * channels : (r + 1) * channels, :end, :],
-            )
-'''
 DIAGONALS = '''def load_diagonals(weight):
     """weight [C, taps] as a diagonal matrix [C, C] for each tap."""
     channels, taps = weight.shape
@@ -116,7 +85,6 @@ def window_helpers(plan: Plan) -> list[str]:
     found = [INSIDE] if stages or pools else []
     found += [LOAD_MOVED] if stages else []
     found += [LIST_STEPS] if any(s.is_transposed for s in stages) else []
-    found += [LINES_OF_GROUPS] if any(s.lines_each > 1 for s in stages) else []
     found += [DIAGONALS] if any(s.mixing == "depthwise" for s in stages) else []
     return found + ([POOL_AXIS] if pools else [])
 
