@@ -22,7 +22,9 @@ CONVOLUTIONS = (
     Operator("conv of long sequences", "F.conv1d(x, y, padding=1)", ((1, 3, 1300), (4, 3, 3))),
     Operator("conv of images", "F.conv2d(x, y, padding=1)", (*IMAGES, (6, 5, 3, 3))),
     Operator("conv of many channels", "F.conv2d(x, y)", ((2, 140, 6, 7), (150, 140, 3, 2))),
-    Operator("conv of half the partitions", "F.conv2d(x, y, padding=1)", ((2, 50, 6, 7), (9, 50, 3, 3))),
+    Operator(
+        "conv of half the partitions", "F.conv2d(x, y, padding=1)", ((2, 50, 6, 7), (9, 50, 3, 3))
+    ),
     Operator(
         "strided and dilated conv",
         "F.conv2d(x, y, stride=2, padding=2, dilation=2)",
@@ -92,8 +94,12 @@ NORMS = (
     Operator("group norm of sequences", "F.group_norm(x, 3)", ((2, 6, 40),)),
     Operator("group norm of features", "F.group_norm(x, 4, y, z)", ((70, 48), (48,), (48,))),
     Operator("group norm of single channels", "F.group_norm(x, 6, y)", ((2, 6, 7, 8), (6,))),
-    Operator("instance norm", "F.instance_norm(x, weight=y, bias=z)", ((2, 6, 3, 7, 8), (6,), (6,))),
-    Operator("batch norm of the batch", "F.batch_norm(x, None, None, y, z, True)", (*IMAGES, (5,), (5,))),
+    Operator(
+        "instance norm", "F.instance_norm(x, weight=y, bias=z)", ((2, 6, 3, 7, 8), (6,), (6,))
+    ),
+    Operator(
+        "batch norm of the batch", "F.batch_norm(x, None, None, y, z, True)", (*IMAGES, (5,), (5,))
+    ),
     Operator("variance of channels", "x.var((0, 2, 3))", IMAGES),
     Operator("deviation of images", "x.std((1, 2, 3), keepdim=True)", IMAGES),
     Operator("largest of channels", "x.abs().amax((0, 2, 3))", IMAGES),

@@ -43,9 +43,10 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.rows import Demand, describe, loaded_dtype
 from nki_agent.builtin.stages import Group
-from nki_agent.builtin.tilings import PAIR, Layers, Tiling, list_tilings
+from nki_agent.builtin.tilings import PAIR, Layers, Tiling, list_tilings, share_taps, tile_ns
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine
 
 BAND_SHARE = 0.3
 """Part of SBUF that the input of one band may take; the next one is loaded beside it."""
@@ -152,7 +153,7 @@ class WindowPlanner:
         has_images = any(self._place(moving_axes(self._walks(s, a))).kind is Kind.FULL
                          for s, a in self.operands.items())  # fmt: skip
         is_ready = not window.is_transposed and (tiling.lines_each == 1 or not has_images)
-        levels, product = self._epilogue(in_psum=is_ready, busy_ns=tiling.tile_ns(self.chip, dtype))
+        levels, product = self._epilogue(in_psum=is_ready, busy=tile_ns(layers, tiling))
         return ConvolutionPlan(
             title=describe(self.captured, self.group.nodes),
             x=self._name(x),
@@ -169,6 +170,7 @@ class WindowPlanner:
             band=band,
             lines_each=tiling.lines_each,
             pitch=tiling.pitch,
+            tensor_taps=share_taps(layers),
             product=product,
             levels=levels,
         )
@@ -207,7 +209,7 @@ class WindowPlanner:
         is_deep = layers.mixing != "depthwise"
         channels_out = self._size(self.node.id, 1) if not is_deep else layers.channels_out
         blocks = -(-max(layers.channels_in) // lanes)
-        outs = max(max(channels_out), tiling.lines_each * tiling.pitch)
+        outs = max(*channels_out, tiling.lines_each * tiling.pitch)
         needed = blocks * tiling.steps * outs * layers.dtype.itemsize
         room = int(self.chip.sbuf_usable_partition_bytes * WEIGHT_SHARE)
         if needed > room:
@@ -258,7 +260,7 @@ class WindowPlanner:
         if not dtype.is_float:
             raise UnsupportedError(self.node.origin, "pools of whole numbers are not covered")
         spans = self._spans()
-        levels, product = self._epilogue(in_psum=False, busy_ns=0.0)
+        levels, product = self._epilogue(in_psum=False, busy={})
         first, *rest = spans
         # One step along the first axis holds all pixels of the others, before and after.
         each = math.prod(max(s.num_in) + 2 * s.before for s in rest)
@@ -287,7 +289,7 @@ class WindowPlanner:
         return [walk_of(graph, source, axes, found) for graph, found in pairs]
 
     def _epilogue(
-        self, *, in_psum: bool, busy_ns: float
+        self, *, in_psum: bool, busy: Mapping[Engine, float]
     ) -> tuple[tuple[tuple[Step, ...], ...], Tile]:
         last = PAIR if self.batch else 0
         places = {n: self._place(varying(self.alignments, n)) for n in self.group.nodes}
@@ -331,7 +333,9 @@ class WindowPlanner:
         estimate = Estimate(
             self.chip, self.chip.psum_bank_bytes // DType.FLOAT32.itemsize, len(self.sizes)
         )
-        levels[-1] = balance(levels[-1], estimate, floor_ns=busy_ns, scratch=lowering.taken_names)
+        levels[-1] = balance(
+            levels[-1], estimate, floor_ns=0.0, busy=busy, scratch=lowering.taken_names
+        )
         return tuple(tuple(steps) for steps in levels), product
 
     def _place(self, axes: frozenset[int]) -> Place:

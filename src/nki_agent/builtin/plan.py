@@ -420,6 +420,8 @@ class ConvolutionPlan:
     """Neighbouring lines of the result that share a product."""
     pitch: int
     """Partitions from the channels of one such line to those of the next."""
+    tensor_taps: int
+    """Steps of a depthwise sum on the Tensor Engine; the Vector Engine takes the others."""
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """What follows: for a block of output channels, for it in each image, and for a tile."""

@@ -6,8 +6,6 @@ a border; lines outside are zero in the band.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nki_agent.builtin.plan import (
     Access,
     ConvolutionPlan,
@@ -15,11 +13,11 @@ from nki_agent.builtin.plan import (
     Load,
     Number,
     Size,
-    Span,
     Step,
     Store,
     Tile,
 )
+from nki_agent.builtin.print_bands import BandPrinter
 from nki_agent.builtin.print_rows import StepPrinter, layout_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
@@ -34,7 +32,7 @@ from nki_agent.builtin.window_text import (
 )
 
 
-class ConvolutionPrinter:
+class ConvolutionPrinter(BandPrinter):
     """Prints one ConvolutionPlan into a function body."""
 
     def __init__(
@@ -47,19 +45,9 @@ class ConvolutionPrinter:
         prefix: str,
     ) -> None:
         """`helpers` takes the functions of the stage, whose names begin with `prefix`."""
-        self.plan = plan
         self.source = source
         self.scope = scope
-        self.helpers = helpers
-        self.prefix = prefix
-        self.dtype = f"nl.{plan.dtype.value}"
-        one = (1,) * len(plan.images)
-        point = Span(num_in=one, num_out=one, kernel=1, stride=1, dilation=1, before=0)
-        # A sequence is an image of one line.
-        missing = 3 - len(plan.spans)
-        self.spans = (point,) * missing + plan.spans
-        self.stack = (1,) * missing + plan.stack
-        self.has_planes = missing == 0
+        super().__init__(plan, helpers, prefix)
         self.is_deep = plan.mixing != "depthwise"
         self.taps = self.spans[0].kernel * self.spans[1].kernel * self.spans[2].kernel
         self.is_banded = plan.band < max(self.spans[LINES].num_out)
@@ -231,7 +219,7 @@ class ConvolutionPrinter:
             start, stop = "g * group_out", "(g + 1) * group_out"
         with self.source.block(self._open_block(start, stop)):
             self._size_block(stop)
-            add(f"weights = {self._load_weights_call()}")
+            add(self._load_weights())
             for step in plan.levels[0]:
                 self._step(step, 0)
             add(f"blocks.append(({', '.join(self._unpack_block())}))")
@@ -265,11 +253,13 @@ class ConvolutionPrinter:
         """How many output channels a block has."""
         return "rows"
 
-    def _load_weights_call(self) -> str:
+    def _load_weights(self) -> str:
         rows = f"weight_rows[o0 : o0 + {self._channels()}, :]"
-        if not self.is_deep:
-            return f"load_diagonals({rows})"
-        return f"{self.prefix}load_weights({rows}, steps, {self._depth()})"
+        return f"weights = {self.prefix}load_weights({rows}, steps, {self._depth()})"
+
+    def _more_operands(self) -> list[str]:
+        """What a block has beside its weights."""
+        return []
 
     def _rows(self) -> str:
         """Output channels of a block of weights."""
@@ -334,7 +324,7 @@ class ConvolutionPrinter:
         parts = [self.regions.text(layout_of(access), windows) for access in self.parts]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
         kept = [*self._kept(0), *self._kept(1)]
-        given = [*parts, *kept, *factors, "bands", "weights", "steps"]
+        given = [*parts, *kept, *factors, "bands", "weights", *self._more_operands(), "steps"]
         given += [*self._given_depth(), lines, "out_width", *self._after_lines()]
         self.source.add(f"{self.prefix}convolve({', '.join(given)})")
 
@@ -367,15 +357,7 @@ class ConvolutionPrinter:
         )
 
     # -- functions --------------------------------------------------------------------------------
-    def _define(self, name: str, given: Sequence[str], body: Source) -> None:
-        self.helpers.add()
-        self.helpers.add()
-        self.helpers.add(f"def {self.prefix}{name}({', '.join(given)}):")
-        self.helpers.lines.extend(body.lines)
-
     def _define_load_weights(self) -> None:
-        if not self.is_deep:
-            return
         body = Source(depth=1)
         add = body.add
         add(
@@ -419,103 +401,6 @@ class ConvolutionPrinter:
         )
         return f"tile.ap(pattern=[{', '.join(pattern)}], offset={offset})"
 
-    def _steps_down(self) -> tuple[int, int]:
-        """Lines of the image between neighbours in a band, and of a band between results."""
-        span = self.spans[LINES]
-        if self.stack[LINES] == span.kernel:
-            return span.stride, 1
-        return 1, span.stride
-
-    def _define_load_band(self) -> None:
-        body = Source(depth=1)
-        lines = self.spans[LINES]
-        step, pace = self._steps_down()
-        image = "volume" if self.has_planes else "image"
-        what = "several taps side by side" if max(self.stack) > 1 else "zero outside"
-        body.add(f'"""What `lines` lines of the result from r0 on read, whole lines; {what}."""')
-        halo = (lines.kernel - 1) // self.stack[LINES] * self.stack[LINES] * lines.dilation
-        count = plus(scaled("(lines - 1)" if pace > 1 else "lines", pace), str(halo))
-        count = plus(count, "1") if pace > 1 else count
-        body.add(f"channels = {image}.shape[0]")
-        width = "out_width" if self.stack[COLUMNS] > 1 else f"{image}.shape[{2 + self.has_planes}]"
-        copies = self.stack[0] * self.stack[1] * self.stack[2]
-        parts = "channels" if copies == 1 else f"{copies} * channels"
-        body.add(
-            f"band = nl.ndarray(({parts}, {count}, {width}), dtype={image}.dtype, buffer=nl.sbuf)"
-        )
-        body.add(f"top = {plus(scaled('r0', lines.stride), str(-lines.before))}")
-        self._zero(body, step)
-        loops = 0
-        for axis, name in ((PLANES, "p"), (LINES, "k"), (COLUMNS, "j")):
-            if self.stack[axis] > 1:
-                body.add(f"for {name} in range({self.stack[axis]}):")
-                body.depth += 1
-                loops += 1
-        self._load_copy(body, step)
-        body.depth -= loops
-        body.add("return band")
-        given = [image, *(["plane"] if self.has_planes else []), "r0", "lines"]
-        given += ["out_width"] if self.stack[COLUMNS] > 1 else []
-        self._define("load_band", given, body)
-
-    def _load_copy(self, body: Source, step: int) -> None:
-        """One copy of the input, moved by its tap, onto its partitions."""
-        _, lines, columns = self.spans
-        index = "0"
-        for axis, name in ((PLANES, "p"), (LINES, "k"), (COLUMNS, "j")):
-            if self.stack[axis] > 1:
-                scaled_index = scaled(index if " " not in index else f"({index})", self.stack[axis])
-                index = plus(scaled_index, name)
-        dst = "band"
-        if index != "0":
-            body.add(f"first = {times(index if ' ' not in index else f'({index})', 'channels')}")
-            dst = "band[first : first + channels]"
-        top = plus("top", scaled("k" if self.stack[LINES] > 1 else "0", lines.dilation))
-        left = "0"
-        if self.stack[COLUMNS] > 1:
-            left = plus(scaled("j", columns.dilation), str(-columns.before))
-        src = "image"
-        if self.has_planes:
-            depth = self.spans[PLANES].dilation
-            at = plus("plane", scaled("p" if self.stack[PLANES] > 1 else "0", depth))
-            src = f"volume[:, {at}]"
-            if not is_inside(self.spans[PLANES]):
-                body.add(f"if 0 <= {at} < volume.shape[1]:")
-                body.depth += 1
-        body.add(f"load_moved({dst}, {src}, {top}, {left}, {step})")
-        if self.has_planes and not is_inside(self.spans[PLANES]):
-            body.depth -= 1
-
-    def _zero(self, body: Source, step: int) -> None:
-        """Zeros where a copy has nothing to load."""
-        planes, lines, columns = self.spans
-        zero_all = "nisa.memset(dst=band, value=0.0, engine=nisa.engine.gpsimd)"
-        if self.stack[COLUMNS] > 1 and not is_inside(columns):
-            body.add(zero_all)
-            return
-        is_open = not is_inside(lines)
-        if self.has_planes and not is_inside(planes):
-            last = plus("plane", str((self.stack[PLANES] - 1) * planes.dilation))
-            with body.block(f"if plane < 0 or {last} >= volume.shape[1]:"):
-                body.add(zero_all)
-            if is_open:
-                with body.block("else:"):
-                    self._zero_lines(body, step)
-        elif is_open:
-            self._zero_lines(body, step)
-
-    def _zero_lines(self, body: Source, step: int) -> None:
-        span = self.spans[LINES]
-        height = "volume.shape[2]" if self.has_planes else "image.shape[1]"
-        count = "band.shape[1]"
-        last = plus("top", str((self.stack[LINES] - 1) * span.dilation))
-        body.add(f"above, _ = inside(top, {step}, {count}, {height})")
-        body.add(f"_, below = inside({last}, {step}, {count}, {height})")
-        with body.block("if above > 0:"):
-            body.add("nisa.memset(dst=band[:, :above, :], value=0.0, engine=nisa.engine.gpsimd)")
-        with body.block(f"if below < {count}:"):
-            body.add("nisa.memset(dst=band[:, below:, :], value=0.0, engine=nisa.engine.gpsimd)")
-
     def _define_convolve(self) -> None:
         body = Source(depth=1)
         scope = PartScope({}, {})
@@ -528,7 +413,8 @@ class ConvolutionPrinter:
         self.factors = scope.given
         kept = [*self._kept(0), *self._kept(1)]
         depth = ["depth"] if self.is_deep else []
-        given = [*self.parts.values(), *kept, *self.factors, "bands", "weights", "steps", *depth]
+        given = [*self.parts.values(), *kept, *self.factors, "bands", "weights"]
+        given += [*self._more_operands(), "steps", *depth]
         self._define("convolve", [*given, "lines", "out_width", *self._after_lines()], body)
 
     def _tile_loops(self, body: Source, printer: StepPrinter) -> None:
@@ -588,22 +474,14 @@ class ConvolutionPrinter:
             else f"{start} : left + ({end} - 1) * {stride} + 1 : {stride}"
         )
         size = ":size" if self.is_deep else ":"
-        dst = "window" if begin == "0" else "window[:, :, begin:end]"
-        add(
-            f"nisa.nc_matmul(dst={dst}, stationary=weights[{size}, {self._operand()}, :],"
-            f" moving=band[{size}, {down}, {across}])"
-        )
+        part = "window" if begin == "0" else "window[:, :, begin:end]"
+        self._add_step(body, part, f"band[{size}, {down}, {across}]")
         if begin != "0":
             body.depth -= 1
 
-    def _operand(self) -> str:
-        """Which of the operands belongs to a step."""
-        if self.is_deep:
-            return "s"
-        lines, columns = self.spans[LINES].kernel, self.spans[COLUMNS].kernel
-        return plus(
-            scaled(self._tap("p"), lines * columns), scaled(self._tap("k"), columns), self._tap("j")
-        )
+    def _add_step(self, body: Source, part: str, own: str) -> None:
+        """What a step adds to its part of the sum."""
+        body.add(f"nisa.nc_matmul(dst={part}, stationary=weights[:size, s, :], moving={own})")
 
     def _step_in_part(self, step: Step, printer: StepPrinter) -> None:
         if not isinstance(step, Load | Store):

@@ -66,8 +66,9 @@ class TransposedPrinter(ConvolutionPrinter):
         add(f"column_taps = {taps_of_phases(columns)}")
         add("steps = list_steps(line_sums, column_taps, num_in)")
 
-    def _load_weights_call(self) -> str:
-        return f"{self.prefix}load_weights(weight_rows[:, o0 : o0 + rows, :], line_taps)"
+    def _load_weights(self) -> str:
+        rows = "weight_rows[:, o0 : o0 + rows, :]"
+        return f"weights = {self.prefix}load_weights({rows}, line_taps)"
 
     def _rows(self) -> str:
         return f"weights.shape[3] // {self.spans[COLUMNS].kernel}"

@@ -27,6 +27,7 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
+from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_pool import PoolPrinter
 from nki_agent.builtin.print_products import (
@@ -191,6 +192,8 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             TransposePrinter(stage, source, scope).print()
         case ConvolutionPlan(is_transposed=True):
             TransposedPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case ConvolutionPlan(mixing="depthwise"):
+            DepthwisePrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case ConvolutionPlan() if stage.lines_each > 1:
             SharedLinesPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case ConvolutionPlan():

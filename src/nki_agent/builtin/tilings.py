@@ -14,6 +14,7 @@ from nki_agent.builtin.plan import Size, Span
 from nki_agent.builtin.window_text import share_lines
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine
 
 PAIR = 2
 QUARTERS = 4
@@ -48,12 +49,6 @@ class Tiling:
         """Products that one sum has for each block of channels."""
         pairs = zip(self.spans, self.stack, strict=True)
         return math.prod(-(-span.kernel // n) for span, n in pairs)
-
-    def tile_ns(self, chip: ChipSpec, dtype: DType) -> float:
-        """Time of the products of one tile."""
-        columns = chip.psum_bank_bytes // DType.FLOAT32.itemsize
-        passes = chip.matmul_fp32_passes if dtype is DType.FLOAT32 else 1
-        return columns * self.steps * passes / chip.tensor_clock_ghz
 
 
 def list_tilings(layers: Layers) -> list[Tiling]:
@@ -121,6 +116,39 @@ def _stack_phases(spans: Sequence[Span], room: int) -> tuple[int, ...]:
     return (max(1, min(-(-lines.kernel // lines.stride), room)), 1)
 
 
+def share_taps(layers: Layers) -> int:
+    """Taps of a depthwise sum that the Tensor Engine takes, so that no engine waits for another."""
+    taps = math.prod(span.kernel for span in layers.spans)
+    if layers.mixing != "depthwise":
+        return taps
+    product_ns, pass_ns = _pass_ns(layers)
+    # Beside its taps the Vector Engine takes half of what follows.
+    return min(
+        range(1, taps + 1),
+        key=lambda n: (max(n * product_ns, (taps - n + 0.5) * pass_ns), -n),
+    )
+
+
+def tile_ns(layers: Layers, tiling: Tiling) -> dict[Engine, float]:
+    """What the sum of one tile takes of each engine."""
+    product_ns, pass_ns = _pass_ns(layers)
+    if layers.mixing != "depthwise":
+        return {Engine.TENSOR: tiling.steps * product_ns}
+    taps = share_taps(layers)
+    return {Engine.TENSOR: taps * product_ns, Engine.VECTOR: (tiling.steps - taps) * pass_ns}
+
+
+def _pass_ns(layers: Layers) -> tuple[float, float]:
+    """Times of one product of a whole bank, and of one pass of the Vector Engine over it."""
+    chip = layers.chip
+    columns = chip.psum_bank_bytes // DType.FLOAT32.itemsize
+    passes = chip.matmul_fp32_passes if layers.dtype is DType.FLOAT32 else 1
+    return (
+        columns * passes / chip.tensor_clock_ghz,
+        (columns + chip.vector_overhead_cycles) / chip.vector_clock_ghz,
+    )
+
+
 def _estimate_ns(layers: Layers, tiling: Tiling) -> float:
     """The longer of products and transfers, at the largest shape set."""
     pixels = [
@@ -147,7 +175,7 @@ def _estimate_ns(layers: Layers, tiling: Tiling) -> float:
 
 
 def _transfer_ns(chip: ChipSpec, partitions: int, each_bytes: float, run: int | None) -> float:
-    """Time of moving `each_bytes` of each partition in pieces of `run` bytes; None for long ones."""
+    """Time of moving `each_bytes` of each partition in pieces of `run` bytes; None if long."""
     engines = min(
         chip.dma_engines_per_core, max(1, partitions * chip.dma_engines_per_core // chip.partitions)
     )

@@ -36,28 +36,6 @@ LIST_STEPS = '''def list_steps(line_sums, column_taps, depth):
             phases[-1].append(steps)
     return phases
 '''
-DIAGONALS = '''def load_diagonals(weight):
-    """weight [C, taps] as a diagonal matrix [C, C] for each tap."""
-    channels, taps = weight.shape
-    columns = nl.ndarray((channels, taps), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_copy(dst=columns, src=weight)
-    ones = nl.ndarray((channels, channels), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=ones, value=1.0)
-    eye = nl.ndarray((channels, channels), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.affine_select(
-        dst=eye,
-        pattern=[[-1, channels]],
-        channel_multiplier=1,
-        on_true_tile=ones,
-        on_false_value=0.0,
-    )
-    diagonals = nl.ndarray((channels, taps, channels), dtype=weight.dtype, buffer=nl.sbuf)
-    for k in range(taps):
-        nisa.tensor_scalar(
-            dst=diagonals[:, k, :], data=eye, op0=nl.multiply, operand0=columns[:, k : k + 1]
-        )
-    return diagonals
-'''
 POOL_AXIS = '''def pool_axis(tile, *, window, step, count, op, dtype, dilation=1):
     """Reduces `count` windows along axis 2 of tile [P, A, N, B] to [P, A, count, B]."""
     rows, before, size, after = tile.shape
@@ -85,7 +63,6 @@ def window_helpers(plan: Plan) -> list[str]:
     found = [INSIDE] if stages or pools else []
     found += [LOAD_MOVED] if stages else []
     found += [LIST_STEPS] if any(s.is_transposed for s in stages) else []
-    found += [DIAGONALS] if any(s.mixing == "depthwise" for s in stages) else []
     return found + ([POOL_AXIS] if pools else [])
 
 
