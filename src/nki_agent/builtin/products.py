@@ -165,7 +165,11 @@ class MatmulPlanner:
         walks = [x_walks, w_walks, *(self._walks(s, axes) for s, axes in self.operands.items())]
         walks += [self._output_walks(node) for node in self.outputs]
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
-        groups = merge_axes(self.alignments[0].order, sizes, by_set, fences=frozenset({-1}))
+        order = self.alignments[0].order
+        groups = merge_axes(order, sizes, by_set, fences=frozenset({-1}))
+        if moving_axes(w_walks) & set(groups[-2]):
+            # Rows share one w: an axis along which w moves is a loop, even if it is all rows.
+            groups = merge_axes(order, sizes, by_set, fences=frozenset({-1, -MATRIX_RANK}))
         return _Matrices(tuple(groups[:-2]), groups[-2], sizes)
 
     def _walks(self, source: int, axes: Axes) -> list[Walk]:
