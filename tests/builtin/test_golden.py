@@ -23,6 +23,17 @@ KERNELS = (
     ),
     Operator("running_sum", "torch.cumsum(x * y, -1)", ((500, 300), (300,))),
     Operator("recurrence", "rnn(x, y, z)", ((4, 20, 96), (4, 96), (96, 96))),
+    Operator(
+        "convolution",
+        "F.silu(F.conv2d(x, y, z, padding=1))",
+        ((2, 64, 56, 50), (70, 64, 3, 3), (70,)),
+    ),
+    Operator("depthwise", "F.conv1d(F.pad(x, (3, 0)), y, groups=140)", ((2, 140, 50), (140, 1, 4))),
+    Operator(
+        "transposed", "F.conv_transpose2d(x, y, stride=2, padding=1)", ((2, 5, 9, 8), (5, 6, 4, 4))
+    ),
+    Operator("pool", "F.max_pool2d(x, 3, 2, 1)", ((2, 70, 14, 11),)),
+    Operator("group_norm", "F.group_norm(x, 3, y, z)", ((2, 6, 7, 8), (6,), (6,))),
 )
 RNN = """
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.moves import MOVES
+from nki_agent.builtin.moves import MOVES, cut
 from nki_agent.builtin.norms import NORMS
 from nki_agent.builtin.rules import Ref, Rules, Value
 from nki_agent.builtin.scans import scan_rule
@@ -167,6 +167,12 @@ def _cosh(rules: Rules, x: Value) -> Ref:
 
 def _erfc(rules: Rules, x: Ref) -> Ref:
     return rules.sub(1.0, rules.unary("erf", x))
+
+
+def _glu(rules: Rules, x: Ref, dim: int = -1) -> Ref:
+    half = rules.node(x).shape[dim] // 2
+    linear, gate = (cut(rules, x, dim, start, start + half) for start in (0, half))
+    return rules.mul(linear, rules.unary("sigmoid", gate))
 
 
 # -- choices --------------------------------------------------------------------------------------
@@ -358,6 +364,7 @@ ATEN: dict[str, Rule] = {
     "threshold": _threshold,
     "softshrink": _softshrink,
     "hardshrink": _hardshrink,
+    "glu": _glu,
     "log1p": _log1p,
     "expm1": _expm1,
     "exp2": _exp2,

@@ -332,6 +332,8 @@ class _Products(TorchFunctionMode):
             return self._attend(*args, **kwargs)
         if func is nnf.linear:
             return self._linear(*args, **kwargs)
+        if func is nnf.max_pool1d:
+            return _max_pool1d(*args, **kwargs)
         if func is nnf.instance_norm:
             return _instance_norm(*args, **kwargs)
         if func in _CONSTANTS:
@@ -413,7 +415,27 @@ class _Products(TorchFunctionMode):
         return self._attend(query, *pair, mask, *rest, **options).flatten(-4, -3)
 
 
-def _instance_norm(  # noqa: PLR0913 - PyTorch's own arguments
+def _max_pool1d(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
+    x: torch.Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,  # noqa: FBT001, FBT002
+    return_indices: bool = False,  # noqa: FBT001, FBT002
+) -> torch.Tensor:
+    """As an image of one line: PyTorch's own form makes the places too, which nobody reads."""
+    if return_indices:
+        raise UnsupportedError("max_pool1d", "the places of its values are not covered")
+    window = [
+        size if isinstance(size, int) else size[0] for size in (kernel_size, padding, dilation)
+    ]
+    step = window[0] if not stride else stride if isinstance(stride, int) else stride[0]
+    pairs = (1, window[0]), (1, step), (0, window[1]), (1, window[2])
+    return nnf.max_pool2d(x.unsqueeze(-2), *pairs, ceil_mode=ceil_mode).squeeze(-2)
+
+
+def _instance_norm(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
     x: torch.Tensor,
     running_mean: torch.Tensor | None = None,
     running_var: torch.Tensor | None = None,
@@ -424,8 +446,9 @@ def _instance_norm(  # noqa: PLR0913 - PyTorch's own arguments
     eps: float = 1e-5,
 ) -> torch.Tensor:
     """By each channel's own pixels, which are a group of one channel."""
+    del momentum  # Of statistics that nobody reads.
     if not use_input_stats:
-        return nnf.batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+        return nnf.batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
     return nnf.group_norm(x, x.shape[1], weight, bias, eps)
 
 

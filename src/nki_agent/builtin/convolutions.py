@@ -1,4 +1,4 @@
-"""Plans convolutions and pools: what lies on the partitions, what is loaded at a time, what follows.
+"""Plans convolutions and pools: what lies on the partitions, and what is loaded at a time.
 
 Law: an input's pixels stay in SBUF while every tap reads them. Few channels leave partitions idle,
 so that several taps lie side by side on them, each a copy of the input moved by its tap.
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from nki_agent.builtin.align import (
     Alignment,
+    Axes,
     Walk,
     align,
     group_size,
@@ -22,8 +23,9 @@ from nki_agent.builtin.align import (
     walk_of,
     walk_of_result,
 )
+from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.graph import Op, UnsupportedError
+from nki_agent.builtin.graph import Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import (
@@ -41,8 +43,10 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.rows import Demand, describe, loaded_dtype
 from nki_agent.builtin.stages import Group
+from nki_agent.builtin.tilings import PAIR, Layers, Tiling, list_tilings, share_taps, tile_ns
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine
 
 BAND_SHARE = 0.3
 """Part of SBUF that the input of one band may take; the next one is loaded beside it."""
@@ -52,7 +56,6 @@ WEIGHT_SHARE = 0.4
 """Part of SBUF that all weights may take."""
 BAND_MAX = 1024
 """Lines of a band where any number would fit."""
-PAIR = 2
 
 
 class WindowPlanner:
@@ -130,22 +133,27 @@ class WindowPlanner:
         spans = self._spans()
         window = self.node.window
         assert window is not None
-        groups = tuple(
-            w.groups for g in self.captured.graphs if (w := g[self.node.id].window) is not None
-        )
+        windows = [g[self.node.id].window for g in self.captured.graphs]
+        groups = tuple(w.groups for w in windows if w is not None)
         channels_in, channels_out = self._size(x, 1), self._size(self.node.id, 1)
         dtype = self.graph[x].dtype
-        mixed = tuple(c // g for c, g in zip(channels_in, groups, strict=True))
-        is_plain = self.node.function != "depthwise" and not window.is_transposed
-        stack = self._stack(spans, max(mixed)) if is_plain else (1,) * len(spans)
-        self._require_weights(spans, channels_in, channels_out, groups, dtype)
-        levels, product = self._epilogue(in_psum=not window.is_transposed)
-        blocks = -(-max(mixed) // self.chip.partitions)
-        if self.node.function == "depthwise":
-            blocks = 1
-        room = int(self.chip.sbuf_usable_partition_bytes * BAND_SHARE * demand.sbuf_share)
-        planes = spans[0].kernel // stack[0] if len(spans) > PAIR else 1
-        band = self._band(spans[-PAIR:], stack, room // (blocks * planes), dtype)
+        require_covered(spans[-1], window, self.node.origin)
+        layers = Layers(
+            images=self._size(x, 0),
+            channels_in=tuple(c // g for c, g in zip(channels_in, groups, strict=True)),
+            channels_out=tuple(c // g for c, g in zip(channels_out, groups, strict=True)),
+            spans=spans,
+            dtype=dtype,
+            chip=self.chip,
+            mixing=self.node.function,
+            is_transposed=window.is_transposed,
+        )
+        tiling, band = self._tile(layers, demand)
+        # Neighbouring lines are put in order before what follows reads another image.
+        has_images = any(self._place(moving_axes(self._walks(s, a))).kind is Kind.FULL
+                         for s, a in self.operands.items())  # fmt: skip
+        is_ready = not window.is_transposed and (tiling.lines_each == 1 or not has_images)
+        levels, product = self._epilogue(in_psum=is_ready, busy=tile_ns(layers, tiling))
         return ConvolutionPlan(
             title=describe(self.captured, self.group.nodes),
             x=self._name(x),
@@ -153,52 +161,56 @@ class WindowPlanner:
             dtype=dtype,
             mixing=self.node.function,
             is_transposed=window.is_transposed,
-            images=self._size(x, 0),
+            images=layers.images,
             channels_in=channels_in,
             channels_out=channels_out,
             groups=groups,
             spans=spans,
-            stack=stack,
+            stack=tiling.stack,
             band=band,
+            lines_each=tiling.lines_each,
+            pitch=tiling.pitch,
+            tensor_taps=share_taps(layers),
             product=product,
             levels=levels,
         )
 
-    def _stack(self, spans: Sequence[Span], channels: int) -> tuple[int, ...]:
-        """Taps of each axis on the partitions: all, or planes first and then lines."""
-        room = self.chip.partitions // channels
-        taps = math.prod(s.kernel for s in spans)
-        if taps <= room and spans[-1].stride == 1:
-            return tuple(s.kernel for s in spans)
-        found = [1] * len(spans)
-        for axis, span in enumerate(spans[:-1]):
-            if len(spans) > PAIR:
-                # Volumes: equal shares, so that each step is a run of partitions.
-                shares = [
-                    n for n in (span.kernel, span.kernel // 2, 1) if n and not span.kernel % n
-                ]
-                found[axis] = next((n for n in shares if n <= room), 1)
-                if axis == 0 and found[0] < span.kernel:
-                    found[0] = 1  # Planes are loaded one by one or all together.
-            else:
-                found[axis] = max(1, min(span.kernel, room))
-            room //= found[axis]
-        return tuple(found)
+    def _tile(self, layers: Layers, demand: Demand) -> tuple[Tiling, int]:
+        """The best tiling that fits SBUF, and the lines of a band.
 
-    def _require_weights(
-        self,
-        spans: Sequence[Span],
-        channels_in: Size,
-        channels_out: Size,
-        groups: Size,
-        dtype: DType,
-    ) -> None:
-        taps = math.prod(s.kernel for s in spans)
+        Raises:
+            UnsupportedError: none fits.
+        """
+        fault: UnsupportedError | None = None
+        is_deep = layers.mixing != "depthwise"
+        blocks = -(-max(layers.channels_in) // self.chip.partitions) if is_deep else 1
+        room = int(self.chip.sbuf_usable_partition_bytes * BAND_SHARE * demand.sbuf_share)
+        for tiling in list_tilings(layers):
+            planes = 1
+            if len(layers.spans) > PAIR:
+                planes = layers.spans[0].kernel // tiling.stack[0]
+            try:
+                self._require_weights(layers, tiling)
+                band = self._band(
+                    tiling.spans[-PAIR:], tiling.stack, room // (blocks * planes), layers.dtype
+                )
+            except UnsupportedError as error:
+                fault = error
+                continue
+            # Bands of groups of lines would need lines of their own.
+            if tiling.lines_each == 1 or band >= max(tiling.spans[-PAIR].num_out):
+                return tiling, band
+        assert fault is not None
+        raise fault
+
+    def _require_weights(self, layers: Layers, tiling: Tiling) -> None:
+        """All operands of one group of channels stay in SBUF."""
         lanes = self.chip.partitions
-        needed = max(
-            -(-(i // g) // lanes) * taps * (o // g if g == 1 else min(lanes, o)) * dtype.itemsize
-            for i, o, g in zip(channels_in, channels_out, groups, strict=True)
-        )
+        is_deep = layers.mixing != "depthwise"
+        channels_out = self._size(self.node.id, 1) if not is_deep else layers.channels_out
+        blocks = -(-max(layers.channels_in) // lanes)
+        outs = max(*channels_out, tiling.lines_each * tiling.pitch)
+        needed = blocks * tiling.steps * outs * layers.dtype.itemsize
         room = int(self.chip.sbuf_usable_partition_bytes * WEIGHT_SHARE)
         if needed > room:
             raise UnsupportedError(
@@ -220,11 +232,15 @@ class WindowPlanner:
         lines = spans[-PAIR]
         halo = (lines.kernel - 1) * lines.dilation
         whole = room // (width * dtype.itemsize) - halo
-        stride = 1 if stack[-PAIR] == lines.kernel or self.node.window is None else lines.stride
-        band = whole // stride
+        window = self.node.window
+        assert window is not None
+        if window.is_transposed:
+            band = whole * lines.stride
+        else:
+            band = whole // (1 if stack[-PAIR] == lines.kernel else lines.stride)
         if band < 1:
             raise self._too_wide(width)
-        return min(band, BAND_MAX)
+        return min(band, BAND_MAX // lines.stride * lines.stride)
 
     def _too_wide(self, width: int) -> UnsupportedError:
         return UnsupportedError(
@@ -244,7 +260,7 @@ class WindowPlanner:
         if not dtype.is_float:
             raise UnsupportedError(self.node.origin, "pools of whole numbers are not covered")
         spans = self._spans()
-        levels, product = self._epilogue(in_psum=False)
+        levels, product = self._epilogue(in_psum=False, busy={})
         first, *rest = spans
         # One step along the first axis holds all pixels of the others, before and after.
         each = math.prod(max(s.num_in) + 2 * s.before for s in rest)
@@ -268,7 +284,13 @@ class WindowPlanner:
         )
 
     # -- what follows -----------------------------------------------------------------------------
-    def _epilogue(self, *, in_psum: bool) -> tuple[tuple[tuple[Step, ...], ...], Tile]:
+    def _walks(self, source: int, axes: Axes) -> list[Walk]:
+        pairs = zip(self.captured.graphs, self.alignments, strict=True)
+        return [walk_of(graph, source, axes, found) for graph, found in pairs]
+
+    def _epilogue(
+        self, *, in_psum: bool, busy: Mapping[Engine, float]
+    ) -> tuple[tuple[tuple[Step, ...], ...], Tile]:
         last = PAIR if self.batch else 0
         places = {n: self._place(varying(self.alignments, n)) for n in self.group.nodes}
         lowering = Lowering(
@@ -286,8 +308,7 @@ class WindowPlanner:
         product = Tile(name=name, kind=Kind.FULL, dtype=dtype, level=last, in_psum=in_psum)
         lowering.bind(self.node.id, product)
         for source, axes in self.operands.items():
-            pairs = zip(self.captured.graphs, self.alignments, strict=True)
-            walks = [walk_of(graph, source, axes, found) for graph, found in pairs]
+            walks = self._walks(source, axes)
             place = self._place(moving_axes(walks))
             stored = self.buffers[self.graph.base(source).id]
             loaded = loaded_dtype(stored.dtype, is_scalar=place.kind in (Kind.ROW, Kind.ONE))
@@ -308,7 +329,14 @@ class WindowPlanner:
             ]
             access = self._access(stored.name, walks)
             lowering.emit(tile.level, Store(access=access, src=tile))
-        return tuple(tuple(steps) for steps in lowering.levels), product
+        levels = lowering.levels
+        estimate = Estimate(
+            self.chip, self.chip.psum_bank_bytes // DType.FLOAT32.itemsize, len(self.sizes)
+        )
+        levels[-1] = balance(
+            levels[-1], estimate, floor_ns=0.0, busy=busy, scratch=lowering.taken_names
+        )
+        return tuple(tuple(steps) for steps in levels), product
 
     def _place(self, axes: frozenset[int]) -> Place:
         row, col = bool(axes & set(self.rows)), bool(axes & set(self.pixels))
@@ -326,6 +354,27 @@ class WindowPlanner:
         groups = ([self.batch] if self.batch else []) + [self.rows, self.pixels]
         strides = tuple(group_stride(g, walks, self.sizes) for g in groups)
         return Access(tensor=tensor, strides=strides, offset=tuple(w.offset for w in walks))
+
+
+def require_covered(span: Span, window: Window, origin: str) -> None:
+    """A product is written only inside of the image, so that each column must have a tap there.
+
+    Raises:
+        UnsupportedError: a column of the result reads nothing at all.
+    """
+    reach = range(span.kernel)
+    # Further in, all columns are like these.
+    edge = span.kernel * span.dilation + span.stride + span.before
+    for num_in, num_out in zip(span.num_in, span.num_out, strict=True):
+        for column in {*range(min(edge, num_out)), *range(max(0, num_out - edge), num_out)}:
+            if window.is_transposed:
+                apart = [column + span.before - k * span.dilation for k in reach]
+                inside = [d % span.stride == 0 and 0 <= d // span.stride < num_in for d in apart]
+            else:
+                first = column * span.stride - span.before
+                inside = [0 <= first + k * span.dilation < num_in for k in reach]
+            if not any(inside):
+                raise UnsupportedError(origin, f"column {column} of its result reads nothing")
 
 
 RESERVED = ("bands", "weights", "steps", "rows", "cols", "lines", "width", "window")

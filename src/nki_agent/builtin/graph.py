@@ -473,24 +473,17 @@ class GraphBuilder:
             return None
         return self.view(source.id, shape=node.shape, strides=node.strides, offset=node.offset)
 
-    def convolution(
-        self, function: str, pair: tuple[int, int], shape: Shape, dtype: DType, window: Window
+    def windowed(
+        self, op: Op, function: str, inputs: Sequence[int], shape: Shape, window: Window
     ) -> int:
-        """A window of weights over [images, channels, ...]; see `Op.CONVOLUTION`."""
+        """A CONVOLUTION or POOL over [images, channels, ...]."""
         return self.add(
-            op=Op.CONVOLUTION,
+            op=op,
             function=function,
-            inputs=pair,
+            inputs=tuple(inputs),
             shape=shape,
-            dtype=dtype,
+            dtype=self.nodes[inputs[0]].dtype,
             window=window,
-        )
-
-    def pool(self, function: str, source: int, shape: Shape, window: Window) -> int:
-        """A reduction of each window over [images, channels, ...]."""
-        dtype = self.nodes[source].dtype
-        return self.add(
-            op=Op.POOL, function=function, inputs=(source,), shape=shape, dtype=dtype, window=window
         )
 
     def narrow(self, node_id: int) -> int:

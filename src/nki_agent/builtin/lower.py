@@ -19,6 +19,7 @@ from nki_agent.builtin.pending import (
     Value,
 )
 from nki_agent.builtin.plan import (
+    WIDE,
     Activate,
     AffineSelect,
     Combine,
@@ -92,10 +93,19 @@ class Lowering(Tiles):
         if isinstance(value, tuple):
             raise UnsupportedError(node.origin, "an operator on two constants")
         place = self.places[node.id]
+        if place.kind in WIDE and value.kind not in WIDE:
+            value = self._widened(value, place)
         if len(value.scalars) >= SCALAR_PAIR:
             tile = self.apply(value, "scaled")
             value = Pending(tile, (), value.kind, value.level)
         return Pending(value.tile, (*value.scalars, scalar), place.kind, place.level)
+
+    def _widened(self, value: Pending, place: Place) -> Pending:
+        """One value for a row, repeated in each of its columns."""
+        narrow = self.apply(value, "repeated")
+        zeros = self.tile("zeros", place)
+        self.emit(place.level, Fill(dst=zeros, value=self.number(0)))
+        return Pending(zeros, (Scalar(op="add", operand=narrow),), place.kind, place.level)
 
     def _unary(self, node: Node) -> Value:
         source = node.inputs[0]
@@ -426,7 +436,8 @@ class Lowering(Tiles):
         value = self.value(source)
         if isinstance(value, tuple):
             raise UnsupportedError(node.origin, "a reduction of a constant")
-        if value.kind in (Kind.ROW, Kind.ONE):
+        if value.kind in (Kind.ROW, Kind.ONE) or place.kind is Kind.FULL:
+            # Wide still: the reduced axes have one element at every shape set.
             return value
         result = self.tile(REDUCED_NAMES[node.function], place)
         if node.function == "add" and not self.is_packed and self._sum_on_the_way(value, result):

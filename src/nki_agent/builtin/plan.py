@@ -461,6 +461,12 @@ class ConvolutionPlan:
     """Taps of each axis that lie side by side on the partitions."""
     band: int
     """Lines of the result that one load of the input serves."""
+    lines_each: int
+    """Neighbouring lines of the result that share a product."""
+    pitch: int
+    """Partitions from the channels of one such line to those of the next."""
+    tensor_taps: int
+    """Steps of a depthwise sum on the Tensor Engine; the Vector Engine takes the others."""
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """What follows: for a block of output channels, for it in each image, and for a tile."""

@@ -6,8 +6,6 @@ a border; lines outside are zero in the band.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nki_agent.builtin.plan import (
     Access,
     ConvolutionPlan,
@@ -15,11 +13,11 @@ from nki_agent.builtin.plan import (
     Load,
     Number,
     Size,
-    Span,
     Step,
     Store,
     Tile,
 )
+from nki_agent.builtin.print_bands import BandPrinter
 from nki_agent.builtin.print_rows import StepPrinter, layout_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
@@ -34,7 +32,7 @@ from nki_agent.builtin.window_text import (
 )
 
 
-class ConvolutionPrinter:
+class ConvolutionPrinter(BandPrinter):
     """Prints one ConvolutionPlan into a function body."""
 
     def __init__(
@@ -47,19 +45,9 @@ class ConvolutionPrinter:
         prefix: str,
     ) -> None:
         """`helpers` takes the functions of the stage, whose names begin with `prefix`."""
-        self.plan = plan
         self.source = source
         self.scope = scope
-        self.helpers = helpers
-        self.prefix = prefix
-        self.dtype = f"nl.{plan.dtype.value}"
-        one = (1,) * len(plan.images)
-        point = Span(num_in=one, num_out=one, kernel=1, stride=1, dilation=1, before=0)
-        # A sequence is an image of one line.
-        missing = 3 - len(plan.spans)
-        self.spans = (point,) * missing + plan.spans
-        self.stack = (1,) * missing + plan.stack
-        self.has_planes = missing == 0
+        super().__init__(plan, helpers, prefix)
         self.is_deep = plan.mixing != "depthwise"
         self.taps = self.spans[0].kernel * self.spans[1].kernel * self.spans[2].kernel
         self.is_banded = plan.band < max(self.spans[LINES].num_out)
@@ -129,7 +117,8 @@ class ConvolutionPrinter:
         }
         for axis, name in ((PLANES, "planes"), (LINES, "lines"), (COLUMNS, "width")):
             if axis >= 3 - len(plan.spans):
-                sizes[f"out_{name}"] = (self.spans[axis].num_out, y)
+                span = self.plan.spans[axis - 3 + len(plan.spans)]
+                sizes[f"out_{name}"] = (span.num_out, y)
         for name, (size, owner) in sizes.items():
             is_minor = name in ("out_width", "out_lines")
             add(f"{name} = {scope.from_shapes(size, owner, from_last=is_minor)}")
@@ -142,9 +131,7 @@ class ConvolutionPrinter:
             add(f"num_groups = {scope.from_shapes(plan.groups)}")
             add("group_in, group_out = num_in // num_groups, num_out // num_groups")
         add(f"x_images = {self._reshaped(x)}")
-        depth = {"dense": "num_in", "grouped": "group_in", "depthwise": "1"}[plan.mixing]
-        columns = " * ".join(t for t in (depth, str(self.taps)) if t != "1") or "1"
-        add(f"weight_rows = {plan.weight}.reshape((num_out, {columns}))")
+        add(f"weight_rows = {self._columns_of_weights()}")
         axes = [
             Axis(name="num_images", size=plan.images),
             Axis(name="num_out", size=plan.channels_out),
@@ -156,6 +143,15 @@ class ConvolutionPrinter:
                 if isinstance(step, Load | Store):
                     self.regions.prepare(layout_of(step.access))
         self.steps = StepPrinter(self.source, scope, row_level=2, cols="cols")
+
+    def _columns_of_weights(self) -> str:
+        """The weights as rows of one output channel each."""
+        columns = " * ".join(t for t in (self._depth(), str(self.taps)) if t != "1") or "1"
+        return f"{self.plan.weight}.reshape((num_out, {columns}))"
+
+    def _depth(self) -> str:
+        """Input channels that one output channel reads."""
+        return {"dense": "num_in", "grouped": "group_in", "depthwise": "1"}[self.plan.mixing]
 
     def _result(self) -> str:
         return next(
@@ -221,23 +217,56 @@ class ConvolutionPrinter:
         start, stop = "0", "num_out"
         if plan.mixing == "grouped":
             start, stop = "g * group_out", "(g + 1) * group_out"
-        with self.source.block(f"for o0 in range({start}, {stop}, PARTITIONS):"):
-            add(f"rows = min(PARTITIONS, {stop} - o0)")
-            if self.is_deep:
-                depth = "group_in" if plan.mixing == "grouped" else "num_in"
-                load = f"{self.prefix}load_weights(weight_rows[o0 : o0 + rows, :], steps, {depth})"
-            else:
-                load = "load_diagonals(weight_rows[o0 : o0 + rows, :])"
-            add(f"weights = {load}")
+        with self.source.block(self._open_block(start, stop)):
+            self._size_block(stop)
+            add(self._load_weights())
             for step in plan.levels[0]:
                 self._step(step, 0)
-            add(f"blocks.append(({', '.join(['o0', 'weights', *self._kept(0)])}))")
+            add(f"blocks.append(({', '.join(self._unpack_block())}))")
         with self.source.block("for i in range(num_images):"):
             if self.has_planes:
                 with self.source.block("for z in range(out_planes):"):
                     self._image()
             else:
                 self._image()
+
+    def _open_block(self, start: str, stop: str) -> str:
+        """The loop over blocks of output channels."""
+        return f"for o0 in range({start}, {stop}, PARTITIONS):"
+
+    def _size_block(self, stop: str) -> None:
+        self.source.add(f"rows = min(PARTITIONS, {stop} - o0)")
+
+    def _unpack_block(self) -> list[str]:
+        return ["o0", "weights", *self._kept(0)]
+
+    def _reopen_block(self) -> None:
+        """The parts of a block that was kept."""
+        self.source.add(f"{', '.join(self._unpack_block())} = block")
+        self.source.add(f"rows = {self._rows()}")
+
+    def _after_lines(self) -> list[str]:
+        """More sizes that the tiles of a band need."""
+        return []
+
+    def _channels(self) -> str:
+        """How many output channels a block has."""
+        return "rows"
+
+    def _load_weights(self) -> str:
+        rows = f"weight_rows[o0 : o0 + {self._channels()}, :]"
+        return f"weights = {self.prefix}load_weights({rows}, steps, {self._depth()})"
+
+    def _more_operands(self) -> list[str]:
+        """What a block has beside its weights."""
+        return []
+
+    def _rows(self) -> str:
+        """Output channels of a block of weights."""
+        return "weights.shape[2]"
+
+    def _given_depth(self) -> list[str]:
+        return [self._depth()] if self.is_deep else []
 
     def _kept(self, level: int) -> list[str]:
         """Tiles that are made before those of the result."""
@@ -256,17 +285,15 @@ class ConvolutionPrinter:
     def _band(self, first: str, lines: str) -> None:
         add = self.source.add
         if self.is_deep:
-            depth, shift = "num_in", ""
-            if self.plan.mixing == "grouped":
-                depth, shift = "group_in", "g * group_in + "
+            depth = self._depth()
+            shift = "g * group_in + " if self.plan.mixing == "grouped" else ""
             add("bands = []")
             with self.source.block(f"for c0 in range(0, {depth}, PARTITIONS):"):
                 add(f"channels = min(PARTITIONS, {depth} - c0)")
                 start = f"{shift}c0"
                 self._load_bands(f"{start} : {start} + channels", first, lines)
         with self.source.block("for block in blocks:"):
-            add(f"{', '.join(['o0', 'weights', *self._kept(0)])} = block")
-            add("rows = weights.shape[2]")
+            self._reopen_block()
             if not self.is_deep:
                 add("bands = []")
                 self._load_bands("o0 : o0 + rows", first, lines)
@@ -292,23 +319,22 @@ class ConvolutionPrinter:
         add(f"bands.append({self.prefix}load_band({', '.join(given)}))")
 
     def _call(self, first: str, lines: str) -> None:
-        start = first if not self.has_planes else plus("z * out_lines", first)
-        start = f"({start}) * out_width" if " + " in start else times(start, "out_width")
-        whole = not self.has_planes and not self.is_banded
-        window = (
-            Window(count="num_pixels")
-            if whole
-            else Window(start=start, count=f"{lines} * out_width")
-        )
-        windows = [Window(start="i"), Window(start="o0", count="rows"), window]
+        window = self._part_window(first, lines)
+        windows = [Window(start="i"), Window(start="o0", count=self._channels()), window]
         parts = [self.regions.text(layout_of(access), windows) for access in self.parts]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
         kept = [*self._kept(0), *self._kept(1)]
-        depth = (
-            [] if not self.is_deep else ["group_in" if self.plan.mixing == "grouped" else "num_in"]
-        )
-        given = [*parts, *kept, *factors, "bands", "weights", "steps", *depth, lines, "out_width"]
+        given = [*parts, *kept, *factors, "bands", "weights", *self._more_operands(), "steps"]
+        given += [*self._given_depth(), lines, "out_width", *self._after_lines()]
         self.source.add(f"{self.prefix}convolve({', '.join(given)})")
+
+    def _part_window(self, first: str, lines: str) -> Window:
+        """The pixels of one band of one image."""
+        if not self.has_planes and not self.is_banded:
+            return Window(count="num_pixels")
+        start = first if not self.has_planes else plus("z * out_lines", first)
+        start = f"({start}) * out_width" if " + " in start else times(start, "out_width")
+        return Window(start=start, count=f"{lines} * out_width")
 
     def _step(self, step: Step, level: int) -> None:
         match step:
@@ -323,22 +349,15 @@ class ConvolutionPrinter:
                 self.steps.print(step, level)
 
     def _region(self, access: Access, tile: Tile, *, is_store: bool) -> str:
-        windows = [Window(start="i"), Window(start="o0", count="rows"), Window(count="num_pixels")]
+        block = Window(start="o0", count=self._channels())
+        windows = [Window(start="i"), block, Window(count="num_pixels")]
         is_spread = tile.kind in (Kind.VECTOR, Kind.ONE) and not is_store
         return self.regions.text(
             layout_of(access), windows, spread="PARTITIONS" if is_spread else ""
         )
 
     # -- functions --------------------------------------------------------------------------------
-    def _define(self, name: str, given: Sequence[str], body: Source) -> None:
-        self.helpers.add()
-        self.helpers.add()
-        self.helpers.add(f"def {self.prefix}{name}({', '.join(given)}):")
-        self.helpers.lines.extend(body.lines)
-
     def _define_load_weights(self) -> None:
-        if not self.is_deep:
-            return
         body = Source(depth=1)
         add = body.add
         add(
@@ -382,112 +401,24 @@ class ConvolutionPrinter:
         )
         return f"tile.ap(pattern=[{', '.join(pattern)}], offset={offset})"
 
-    def _steps_down(self) -> tuple[int, int]:
-        """Lines of the image between neighbours in a band, and of a band between results."""
-        span = self.spans[LINES]
-        if self.stack[LINES] == span.kernel:
-            return span.stride, 1
-        return 1, span.stride
-
-    def _define_load_band(self) -> None:
-        body = Source(depth=1)
-        planes, lines, columns = self.spans
-        step, pace = self._steps_down()
-        image = "volume" if self.has_planes else "image"
-        what = "several taps side by side" if max(self.stack) > 1 else "zero where they are outside"
-        body.add(f'"""What `lines` lines of the result from r0 on read of all columns; {what}."""')
-        halo = (lines.kernel - 1) // self.stack[LINES] * self.stack[LINES] * lines.dilation
-        count = plus(scaled("(lines - 1)" if pace > 1 else "lines", pace), str(halo))
-        count = plus(count, "1") if pace > 1 else count
-        body.add(f"channels = {image}.shape[0]")
-        width = "out_width" if self.stack[COLUMNS] > 1 else f"{image}.shape[{2 + self.has_planes}]"
-        copies = self.stack[0] * self.stack[1] * self.stack[2]
-        parts = "channels" if copies == 1 else f"{copies} * channels"
-        body.add(
-            f"band = nl.ndarray(({parts}, {count}, {width}), dtype={image}.dtype, buffer=nl.sbuf)"
-        )
-        body.add(f"top = {plus(scaled('r0', lines.stride), str(-lines.before))}")
-        self._zero(body, step)
-        loops = 0
-        for axis, name in ((PLANES, "p"), (LINES, "k"), (COLUMNS, "j")):
-            if self.stack[axis] > 1:
-                body.add(f"for {name} in range({self.stack[axis]}):")
-                body.depth += 1
-                loops += 1
-        self._load_copy(body, step)
-        body.depth -= loops
-        body.add("return band")
-        given = [image, *(["plane"] if self.has_planes else []), "r0", "lines"]
-        given += ["out_width"] if self.stack[COLUMNS] > 1 else []
-        self._define("load_band", given, body)
-
-    def _load_copy(self, body: Source, step: int) -> None:
-        """One copy of the input, moved by its tap, onto its partitions."""
-        _, lines, columns = self.spans
-        index = "0"
-        for axis, name in ((PLANES, "p"), (LINES, "k"), (COLUMNS, "j")):
-            if self.stack[axis] > 1:
-                scaled_index = scaled(index if " " not in index else f"({index})", self.stack[axis])
-                index = plus(scaled_index, name)
-        dst = "band"
-        if index != "0":
-            body.add(f"first = {times(index if ' ' not in index else f'({index})', 'channels')}")
-            dst = "band[first : first + channels]"
-        top = plus("top", scaled("k" if self.stack[LINES] > 1 else "0", lines.dilation))
-        left = "0"
-        if self.stack[COLUMNS] > 1:
-            left = plus(scaled("j", columns.dilation), str(-columns.before))
-        src = "image"
-        if self.has_planes:
-            depth = self.spans[PLANES].dilation
-            at = plus("plane", scaled("p" if self.stack[PLANES] > 1 else "0", depth))
-            src = f"volume[:, {at}]"
-            if not is_inside(self.spans[PLANES]):
-                body.add(f"if 0 <= {at} < volume.shape[1]:")
-                body.depth += 1
-        body.add(f"load_moved({dst}, {src}, {top}, {left}, {step})")
-        if self.has_planes and not is_inside(self.spans[PLANES]):
-            body.depth -= 1
-
-    def _zero(self, body: Source, step: int) -> None:
-        """Zeros where a copy has nothing to load."""
-        planes, lines, columns = self.spans
-        zero_all = "nisa.memset(dst=band, value=0.0, engine=nisa.engine.gpsimd)"
-        if self.stack[COLUMNS] > 1 and not is_inside(columns):
-            body.add(zero_all)
-            return
-        is_open = not is_inside(lines)
-        if self.has_planes and not is_inside(planes):
-            last = plus("plane", str((self.stack[PLANES] - 1) * planes.dilation))
-            with body.block(f"if plane < 0 or {last} >= volume.shape[1]:"):
-                body.add(zero_all)
-            if is_open:
-                with body.block("else:"):
-                    self._zero_lines(body, step)
-        elif is_open:
-            self._zero_lines(body, step)
-
-    def _zero_lines(self, body: Source, step: int) -> None:
-        span = self.spans[LINES]
-        height = "volume.shape[2]" if self.has_planes else "image.shape[1]"
-        count = "band.shape[1]"
-        last = plus("top", str((self.stack[LINES] - 1) * span.dilation))
-        body.add(f"above, _ = inside(top, {step}, {count}, {height})")
-        body.add(f"_, below = inside({last}, {step}, {count}, {height})")
-        with body.block("if above > 0:"):
-            body.add("nisa.memset(dst=band[:, :above, :], value=0.0, engine=nisa.engine.gpsimd)")
-        with body.block(f"if below < {count}:"):
-            body.add("nisa.memset(dst=band[:, below:, :], value=0.0, engine=nisa.engine.gpsimd)")
-
     def _define_convolve(self) -> None:
         body = Source(depth=1)
         scope = PartScope({}, {})
         printer = StepPrinter(body, scope, row_level=2, cols="cols")
         add = body.add
-        add(
-            '"""The lines of one band for one block of channels; what follows leaves PSUM with it."""'
-        )
-        add("rows = weights.shape[2]")
+        add('"""One band for one block of channels; what follows leaves PSUM with it."""')
+        if not self._after_lines():
+            add(f"rows = {self._rows()}")
+        self._tile_loops(body, printer)
+        self.factors = scope.given
+        kept = [*self._kept(0), *self._kept(1)]
+        depth = ["depth"] if self.is_deep else []
+        given = [*self.parts.values(), *kept, *self.factors, "bands", "weights"]
+        given += [*self._more_operands(), "steps", *depth]
+        self._define("convolve", [*given, "lines", "out_width", *self._after_lines()], body)
+
+    def _tile_loops(self, body: Source, printer: StepPrinter) -> None:
+        add = body.add
         body.note("Tiles of equally many whole lines; wider lines are cut.")
         add("most = max(1, BANK // out_width)")
         add("num_tiles = (lines + most - 1) // most")
@@ -503,11 +434,6 @@ class ConvolutionPrinter:
                     self._multiply(body)
                 for step in self.plan.levels[-1]:
                     self._step_in_part(step, printer)
-        self.factors = scope.given
-        kept = [*self._kept(0), *self._kept(1)]
-        depth = ["depth"] if self.is_deep else []
-        given = [*self.parts.values(), *kept, *self.factors, "bands", "weights", "steps", *depth]
-        self._define("convolve", [*given, "lines", "out_width"], body)
 
     def _multiply(self, body: Source) -> None:
         """One step of the sum."""
@@ -548,22 +474,14 @@ class ConvolutionPrinter:
             else f"{start} : left + ({end} - 1) * {stride} + 1 : {stride}"
         )
         size = ":size" if self.is_deep else ":"
-        dst = "window" if begin == "0" else "window[:, :, begin:end]"
-        add(
-            f"nisa.nc_matmul(dst={dst}, stationary=weights[{size}, {self._operand()}, :],"
-            f" moving=band[{size}, {down}, {across}])"
-        )
+        part = "window" if begin == "0" else "window[:, :, begin:end]"
+        self._add_step(body, part, f"band[{size}, {down}, {across}]")
         if begin != "0":
             body.depth -= 1
 
-    def _operand(self) -> str:
-        """Which of the operands belongs to a step."""
-        if self.is_deep:
-            return "s"
-        lines, columns = self.spans[LINES].kernel, self.spans[COLUMNS].kernel
-        return plus(
-            scaled(self._tap("p"), lines * columns), scaled(self._tap("k"), columns), self._tap("j")
-        )
+    def _add_step(self, body: Source, part: str, own: str) -> None:
+        """What a step adds to its part of the sum."""
+        body.add(f"nisa.nc_matmul(dst={part}, stationary=weights[:size, s, :], moving={own})")
 
     def _step_in_part(self, step: Step, printer: StepPrinter) -> None:
         if not isinstance(step, Load | Store):

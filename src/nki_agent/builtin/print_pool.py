@@ -71,7 +71,7 @@ class PoolPrinter:
 
     def _tile(self, start: str, count: str) -> None:
         plan, add = self.plan, self.source.add
-        first, *others = self.names
+        others = self.names[1:]
         reaches = [self._reach(plan.spans[0], count)]
         reaches += [
             self._reach(span, f"out_{name}")
@@ -118,7 +118,9 @@ class PoolPrinter:
                 continue
             add(f"low_{name}, high_{name} = inside({begin}, 1, all_{name}, num_{name})")
             insides.append(f"low_{name}:high_{name}")
-            sources.append(f"{plus(begin, f'low_{name}')} : {plus(begin, f'high_{name}')}")
+            ends = [plus(f"{end}_{name}", begin) for end in ("low", "high")]
+            add(f"from_{name}, to_{name} = {', '.join(ends)}")
+            sources.append(f"from_{name}:to_{name}")
             for condition, part in (
                 (f"low_{name} > 0", f":low_{name}"),
                 (f"high_{name} < all_{name}", f"high_{name}:"),

@@ -28,6 +28,7 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
+from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_pool import PoolPrinter
 from nki_agent.builtin.print_products import (
@@ -35,6 +36,8 @@ from nki_agent.builtin.print_products import (
     helpers_of,
 )
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
+from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
+from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.window_text import window_helpers
 
@@ -217,6 +220,12 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             MatmulPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case TransposePlan():
             TransposePrinter(stage, source, scope).print()
+        case ConvolutionPlan(is_transposed=True):
+            TransposedPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case ConvolutionPlan(mixing="depthwise"):
+            DepthwisePrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case ConvolutionPlan() if stage.lines_each > 1:
+            SharedLinesPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case ConvolutionPlan():
             ConvolutionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case PoolPlan():

@@ -169,8 +169,12 @@ class MatmulPlanner:
         walks = [x_walks, w_walks, *(self._walks(s, axes) for s, axes in self.operands.items())]
         walks += [self._output_walks(node) for node in self.outputs]
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
-        fences = {-1, 1 - len(self.node.shape)} if self.group.loop else {-1}
-        groups = merge_axes(self.alignments[0].order, sizes, by_set, fences=frozenset(fences))
+        order = self.alignments[0].order
+        fences = frozenset({-1, 1 - len(self.node.shape)} if self.group.loop else {-1})
+        groups = merge_axes(order, sizes, by_set, fences=fences)
+        if moving_axes(w_walks) & set(groups[-2]):
+            # Rows share one w: an axis along which w moves is a loop, even if it is all rows.
+            groups = merge_axes(order, sizes, by_set, fences=fences | {-MATRIX_RANK})
         return Matrices(tuple(groups[:-2]), groups[-2], sizes)
 
     def _walks(self, source: int, axes: Axes) -> list[Walk]:

@@ -204,7 +204,7 @@ class RowsPlanner:
     def _longest_as_rows(
         self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
     ) -> list[tuple[int, ...]]:
-        """Put the longest of the outer axes on the partitions, where the last would leave most idle.
+        """Put the longest of the outer axes on the partitions, where the last leaves most idle.
 
         Which of them are loops and in which order changes no value.
         """

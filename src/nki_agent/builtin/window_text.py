@@ -22,23 +22,19 @@ LOAD_MOVED = '''def load_moved(dst, image, top, left, step):
             dst=dst[:, i0:i1, j0:j1], src=image[:, first : last + 1 : step, left + j0 : left + j1]
         )
 '''
-DIAGONALS = '''def load_diagonals(weight):
-    """weight [C, taps] as a diagonal matrix [C, C] for each tap."""
-    channels, taps = weight.shape
-    columns = nl.ndarray((channels, taps), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_copy(dst=columns, src=weight)
-    ones = nl.ndarray((channels, channels), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=ones, value=1.0)
-    eye = nl.ndarray((channels, channels), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.affine_select(
-        dst=eye, pattern=[[-1, channels]], channel_multiplier=1, on_true_tile=ones, on_false_value=0.0
-    )
-    diagonals = nl.ndarray((channels, taps, channels), dtype=weight.dtype, buffer=nl.sbuf)
-    for k in range(taps):
-        nisa.tensor_scalar(
-            dst=diagonals[:, k, :], data=eye, op0=nl.multiply, operand0=columns[:, k : k + 1]
-        )
-    return diagonals
+LIST_STEPS = '''def list_steps(line_sums, column_taps, depth):
+    """For each phase of lines and of columns, the steps of its sum over channels and taps."""
+    phases = []
+    for sums in line_sums:
+        phases.append([])
+        for taps in column_taps:
+            steps = []
+            for c0 in range(0, depth, PARTITIONS):
+                for operand, count, row in sums:
+                    for j, column in taps:
+                        steps.append((c0, operand, count, row, j, column))
+            phases[-1].append(steps)
+    return phases
 '''
 POOL_AXIS = '''def pool_axis(tile, *, window, step, count, op, dtype, dilation=1):
     """Reduces `count` windows along axis 2 of tile [P, A, N, B] to [P, A, count, B]."""
@@ -66,7 +62,7 @@ def window_helpers(plan: Plan) -> list[str]:
     pools = any(isinstance(s, PoolPlan) for s in plan.stages)
     found = [INSIDE] if stages or pools else []
     found += [LOAD_MOVED] if stages else []
-    found += [DIAGONALS] if any(s.mixing == "depthwise" for s in stages) else []
+    found += [LIST_STEPS] if any(s.is_transposed for s in stages) else []
     return found + ([POOL_AXIS] if pools else [])
 
 
@@ -75,6 +71,18 @@ def is_inside(span: Span) -> bool:
     reach = (span.kernel - 1) * span.dilation - span.before
     pairs = zip(span.num_in, span.num_out, strict=True)
     return span.before <= 0 and all((o - 1) * span.stride + reach < n for n, o in pairs)
+
+
+def share_lines(span: Span, each: int) -> Span:
+    """How a window moves over lines of which `each` are made at a time."""
+    return Span(
+        num_in=span.num_in,
+        num_out=tuple(-(-n // each) for n in span.num_out),
+        kernel=span.kernel + each - 1,
+        stride=each,
+        dilation=1,
+        before=span.before,
+    )
 
 
 def plus(*terms: str) -> str:

@@ -93,10 +93,9 @@ def _convolution(rules: Rules, x: Ref, weight: Ref, bias: Ref | None, *options: 
     kind = _kind(groups, x_node.shape[1], channels)
     shape = (x_node.shape[0], channels, *pixels)
     made = Ref(
-        rules.builder.convolution(
-            kind, (pair[0].id, pair[1].id), shape, rules.node(x).dtype, window
-        )
+        rules.builder.windowed(Op.CONVOLUTION, kind, (pair[0].id, pair[1].id), shape, window=window)
     )
+    made = Ref(rules.builder.cast(made.id, rules.node(x).dtype))
     return made if bias is None else rules.add(made, along_channels(rules, bias, made))
 
 
@@ -169,7 +168,7 @@ def _is_copy(rules: Rules, node_id: int) -> bool:
 # -- pools ----------------------------------------------------------------------------------------
 
 
-def _max_pool(  # noqa: PLR0913 - PyTorch's own arguments
+def _max_pool(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
     rules: Rules,
     x: Ref,
     kernel_size: int | Sequence[int],
@@ -189,7 +188,7 @@ def _max_pool(  # noqa: PLR0913 - PyTorch's own arguments
     return _pool(rules, "maximum", x, window, ceil_mode=bool(ceil_mode)), None
 
 
-def _avg_pool(  # noqa: PLR0913 - PyTorch's own arguments
+def _avg_pool(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
     rules: Rules,
     x: Ref,
     kernel_size: int | Sequence[int],
@@ -245,7 +244,7 @@ def _pool(rules: Rules, function: str, x: Ref, window: Window, *, ceil_mode: boo
         # No window begins in what is put behind.
         pixels.append(count - ((count - 1) * s >= n + p))
     shape = (*node.shape[:IMAGE_AXES], *pixels)
-    return Ref(rules.builder.pool(function, x.id, shape, window))
+    return Ref(rules.builder.windowed(Op.POOL, function, (x.id,), shape, window))
 
 
 # -- more pixels ----------------------------------------------------------------------------------
