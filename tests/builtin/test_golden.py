@@ -1,4 +1,4 @@
-"""Three kernels as a reader sees them; `REMAKE=1` before pytest writes them anew."""
+"""Kernels as a reader sees them; `REMAKE=1` before pytest writes them anew."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ KERNELS = (
         "F.scaled_dot_product_attention(x, y, z)",
         ((2, 150, 64), (2, 140, 64), (2, 140, 32)),
     ),
+    Operator(
+        "causal_attention",
+        "F.scaled_dot_product_attention(x, y, z, is_causal=True)",
+        ((2, 150, 64), (2, 150, 64), (2, 150, 32)),
+    ),
+    Operator(
+        "rotary",
+        "torch.cat([x[..., :32] * y - x[..., 32:] * z, x[..., 32:] * y + x[..., :32] * z], -1)",
+        ((2, 150, 64), (150, 32), (150, 32)),
+    ),
+    Operator("tril", "torch.tril(x)", ((150, 300),)),
 )
 
 

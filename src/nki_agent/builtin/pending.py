@@ -18,6 +18,7 @@ from nki_agent.builtin.plan import (
     Combine,
     Copy,
     CopyWhere,
+    Cut,
     Fill,
     Invert,
     Iota,
@@ -305,7 +306,7 @@ class Tiles:
         if len(makers) != 1 or tile.in_psum:
             return None
         step = steps[makers[0]]
-        if isinstance(step, Load | Store | CopyWhere) or read:
+        if isinstance(step, Load | Store | Cut | CopyWhere) or read:
             return None
         if isinstance(step, Activate) and step.sums is not None and tile.dtype is not dtype:
             return None
@@ -341,8 +342,8 @@ def _written_to(step: Step, tile: Tile) -> Step:
         case Load():
             return replace(step, dst=tile)
         case (
-            Fill() | Iota() | AffineSelect() | Activate() | Scale() | Combine() | ScaleCombine()
-            | Reduce() | Invert() | Copy() | CopyWhere()
+            Fill() | Cut() | Iota() | AffineSelect() | Activate() | Scale() | Combine()
+            | ScaleCombine() | Reduce() | Invert() | Copy() | CopyWhere()
         ):  # fmt: skip
             return replace(step, dst=tile)
 
