@@ -34,6 +34,17 @@ KERNELS = (
     ),
     Operator("pool", "F.max_pool2d(x, 3, 2, 1)", ((2, 70, 14, 11),)),
     Operator("group_norm", "F.group_norm(x, 3, y, z)", ((2, 6, 7, 8), (6,), (6,))),
+    Operator(
+        "causal_attention",
+        "F.scaled_dot_product_attention(x, y, z, is_causal=True)",
+        ((2, 150, 64), (2, 150, 64), (2, 150, 32)),
+    ),
+    Operator(
+        "rotary",
+        "torch.cat([x[..., :32] * y - x[..., 32:] * z, x[..., 32:] * y + x[..., :32] * z], -1)",
+        ((2, 150, 64), (150, 32), (150, 32)),
+    ),
+    Operator("tril", "torch.tril(x)", ((150, 300),)),
 )
 RNN = """
 

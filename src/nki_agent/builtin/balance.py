@@ -17,6 +17,7 @@ from nki_agent.builtin.plan import (
     Combine,
     Copy,
     CopyWhere,
+    Cut,
     Fill,
     Invert,
     Iota,
@@ -61,7 +62,7 @@ class Estimate:
     def engine(self, step: Step) -> Engine:
         """The engine that runs a step."""
         match step:
-            case Load() | Store():
+            case Load() | Store() | Cut():
                 return Engine.DMA
             case Activate():
                 return Engine.SCALAR

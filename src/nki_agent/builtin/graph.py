@@ -263,6 +263,11 @@ class GraphBuilder:
         if is_position_mask(self.nodes, base) and base.shape != shape:
             inner = self.view(base.inputs[0], shape=shape, strides=strides, offset=offset)
             return self.binary(base.function, inner, base.inputs[1], base.dtype)
+        if self._is_cast(base):
+            inner = self.view(
+                base.inputs[0], shape=shape, strides=strides, offset=offset, is_moved=is_moved
+            )
+            return self.unary("copy", inner, base.dtype)
         if shape == base.shape and offset == 0 and not is_moved:
             wanted = contiguous_strides(shape)
             if all(size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True)):
@@ -281,6 +286,13 @@ class GraphBuilder:
     ) -> int:
         """Whole numbers: `start`, and `steps[axis]` more for each index of an axis."""
         return self.add(op=Op.IOTA, shape=shape, dtype=dtype, strides=steps, value=float(start))
+
+    def _is_cast(self, node: Node) -> bool:
+        """Whether a node stores the same elements in the same order in another dtype."""
+        if node.op is not Op.UNARY or node.function != "copy":
+            return False
+        source = self.nodes[node.inputs[0]]
+        return source.op is not Op.VIEW and source.dtype is not node.dtype
 
     def _iota_view(self, base: Node, *, shape: Shape, strides: Shape, offset: int) -> int:
         """A view of whole numbers is such numbers too, while its axes are axes of the base."""
@@ -503,6 +515,9 @@ class GraphBuilder:
             return source
         if node.op is Op.CONST:
             return self.const(node.value, node.shape, dtype)
+        if node.op is Op.PARTS:
+            made = [self.nodes[i].inputs[0] for i in node.inputs]
+            return self.parts(node.shape, dtype, made, node.places)
         if node.op is Op.IOTA and dtype is not DType.BOOL:
             return self.iota(node.shape, steps=node.strides, start=int(node.value), dtype=dtype)
         return self.unary("copy", source, dtype)

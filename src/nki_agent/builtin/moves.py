@@ -137,11 +137,24 @@ def _repeat(rules: Rules, x: Ref, repeats: Sequence[int]) -> Ref:
 
 
 def _pixel_shuffle(rules: Rules, x: Ref, factor: int) -> Ref:
+    """Each phase of the pixels is a part of its own, which runs through rows on both sides."""
     *lead, channels, rows, cols = rules.node(x).shape
-    split = (*lead, channels // factor**2, factor, factor, rows, cols)
-    n = len(lead)
-    order = [*range(n + 1), n + 3, n + 1, n + 4, n + 2]
-    return _shuffle(rules, x, split, order, (*lead, split[n], rows * factor, cols * factor))
+    kept = channels // factor**2
+    split = _reshape(rules, x, (*lead, kept, factor, factor, rows, cols))
+    axis = len(lead) + 1
+    places = [(i, j) for i in range(factor) for j in range(factor)]
+    parts = []
+    for i, j in places:
+        phase = cut(rules, cut(rules, split, axis, i, i + 1), axis + 1, j, j + 1)
+        # [..., C, 1, 1, H, W] as [..., C, H, 1, W, 1].
+        order = [*range(axis), axis + 2, axis, axis + 3, axis + 1]
+        parts.append(rules.builder.permute(phase.id, order))
+    shape = (*lead, kept, rows, factor, cols, factor)
+    dtype = rules.node(x).dtype
+    starts = tuple(i * cols * factor + j for i, j in places)
+    whole = rules.builder.parts(shape, dtype, parts, starts)
+    final = (*lead, kept, rows * factor, cols * factor)
+    return Ref(rules.builder.view(whole, shape=final, strides=contiguous_strides(final)))
 
 
 def _pixel_unshuffle(rules: Rules, x: Ref, factor: int) -> Ref:

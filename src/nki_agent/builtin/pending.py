@@ -19,6 +19,7 @@ from nki_agent.builtin.plan import (
     Combine,
     Copy,
     CopyWhere,
+    Cut,
     Fill,
     Invert,
     Iota,
@@ -307,7 +308,7 @@ class Tiles:
         if len(makers) != 1 or tile.in_psum:
             return None
         step = steps[makers[0]]
-        if isinstance(step, Load | Store | CopyWhere) or read:
+        if isinstance(step, Load | Store | Cut | CopyWhere) or read:
             return None
         if isinstance(step, Activate) and step.sums is not None and tile.dtype is not dtype:
             return None
@@ -343,8 +344,8 @@ def _written_to(step: Step, tile: Tile) -> Step:
         case Load():
             return replace(step, dst=tile)
         case (
-            Fill() | Iota() | AffineSelect() | Activate() | Scale() | Combine() | ScaleCombine()
-            | Reduce() | Invert() | Copy() | CopyWhere() | Scan() | Accumulate()
+            Fill() | Cut() | Iota() | AffineSelect() | Activate() | Scale() | Combine()
+            | ScaleCombine() | Reduce() | Invert() | Copy() | CopyWhere() | Scan() | Accumulate()
         ):  # fmt: skip
             return replace(step, dst=tile)
 

@@ -41,6 +41,8 @@ class Tile:
     dtype: DType
     level: int
     in_psum: bool = False
+    cols: Size | None = None
+    """Its columns where they are not those of the stage."""
 
     @property
     def is_wide(self) -> bool:
@@ -86,6 +88,16 @@ class Store:
 
     access: Access
     src: Tile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Another name for some columns of a tile: `start`, `start + step`, ... Nothing is moved."""
+
+    dst: Tile
+    src: Tile
+    start: Size
+    step: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +232,7 @@ class Accumulate:
 Step = (
     Load
     | Store
+    | Cut
     | Iota
     | AffineSelect
     | Fill
@@ -242,7 +255,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
     match step:
         case Load() | Fill() | Iota():
             found = ()
-        case Store() | Copy():
+        case Store() | Copy() | Cut():
             found = (step.src,)
         case Activate():
             found = (step.data, step.scale, step.bias)
@@ -270,6 +283,7 @@ def step_writes(step: Step) -> tuple[Tile, ...]:
             return (step.dst,) if step.sums is None else (step.dst, step.sums)
         case (
             Load()
+            | Cut()
             | Iota()
             | AffineSelect()
             | Fill()

@@ -15,6 +15,7 @@ from nki_agent.builtin.plan import (
     Combine,
     Copy,
     CopyWhere,
+    Cut,
     Fill,
     Invert,
     Iota,
@@ -134,6 +135,8 @@ class StepPrinter:
     def shape(self, tile: Tile) -> str:
         """The shape of a tile as text."""
         rows = "PARTITIONS" if tile.kind in (Kind.VECTOR, Kind.ONE) else "rows"
+        if tile.cols is not None:
+            return f"(rows, {'each, ' if self.is_packed else ''}{self.scope.size(tile.cols)})"
         if self.is_packed and rows == "rows":
             return f"(rows, each, {self.cols if tile.is_wide else '1'})"
         if not tile.is_wide:
@@ -161,13 +164,36 @@ class StepPrinter:
         if comment and comment not in self._said:
             self._said.add(comment)
             self.source.note(comment)
+        if isinstance(step, Cut):
+            self._cut(step)
+            return
         for tile in step_writes(step):
             self.allocate(tile)
         self.source.add(self._call(step, level))
 
+    def _cut(self, step: Cut) -> None:
+        """A name for columns of a tile, which is allocated first if a later step fills it."""
+        self.allocate(step.src)
+        self.take(step.dst)
+        start = self.scope.size(step.start) if any(step.start) else "0"
+        lead = ":, :" if self.is_packed else ":"
+        if step.step < 0:
+            width = self.scope.size(step.src.cols or ())
+            rows = f"[{width}, rows]"
+            if self.is_packed:
+                rows = f"[{times('each', width)}, rows], [{width}, each]"
+            shift = "" if start == "0" else f", offset={start}"
+            text = f".ap(pattern=[{rows}, [{step.step}, {self.cols}]]{shift})"
+        else:
+            span = self.cols if step.step == 1 else f"({self.cols} - 1) * {step.step} + 1"
+            end = span if start == "0" else f"{start} + {span}"
+            stride = "" if step.step == 1 else f" : {step.step}"
+            text = f"[{lead}, {'' if start == '0' else f'{start} '}: {end}{stride}]"
+        self.source.add(f"{step.dst.name} = {step.src.name}{text}")
+
     def _call(self, step: Step, level: int) -> str:
         match step:
-            case Load() | Store():
+            case Load() | Store() | Cut():
                 raise AssertionError("printed by the stage")
             case Activate():
                 return self._activation(step, level)
@@ -478,11 +504,12 @@ class RowsPrinter:
         if self.plan.is_flat:
             return self._flat_region(access, tile, is_store=is_store)
         if self.is_packed and tile.kind in (Kind.FULL, Kind.ROW):
-            return self._packed_region(access)
+            return self._packed_region(access, tile)
         windows = [Window(start=name) for name in self.outer]
         windows.append(Window(start="r0", count="rows"))
+        width = "num_cols" if tile.cols is None else self.scope.size(tile.cols)
         windows.append(
-            Window(start="c0", count="cols") if self.has_col_loop else Window(count="num_cols")
+            Window(start="c0", count="cols") if self.has_col_loop else Window(count=width)
         )
         is_spread = tile.kind in (Kind.VECTOR, Kind.ONE) and not is_store
         spread = "PARTITIONS" if is_spread else ""
@@ -508,14 +535,15 @@ class RowsPrinter:
             multiplier = times("each", steps[-2])
         return f"[{col}]", " + ".join(terms).replace("+ -", "- "), multiplier
 
-    def _packed_region(self, access: Access) -> str:
+    def _packed_region(self, access: Access, tile: Tile) -> str:
         """Rows that follow each other in one partition: one run of memory for each partition."""
         terms = [self.scope.size(access.offset)] if any(access.offset) else []
         for loop, stride in zip([*self.outer, "start"], access.strides, strict=False):
             if any(stride):
                 terms.append(times(loop, self.scope.size(stride)))
         row, col = (self.scope.size(s) if any(s) else "0" for s in access.strides[-2:])
-        last = [col, "num_cols"] if col != "0" else ["1", "1"]
+        width = "num_cols" if tile.cols is None else self.scope.size(tile.cols)
+        last = [col, width] if col != "0" else ["1", "1"]
         pattern = [[times("each", row), "rows"], [row, "each"], last]
         return access_pattern(access.tensor, pattern, terms)
 

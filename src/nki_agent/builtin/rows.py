@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nki_agent.builtin.align import (
     Alignment,
@@ -34,6 +34,8 @@ from nki_agent.builtin.pending import Place, fold_columns, fold_negations
 from nki_agent.builtin.plan import (
     Access,
     AffineSelect,
+    Copy,
+    Cut,
     Iota,
     Kind,
     Load,
@@ -41,9 +43,11 @@ from nki_agent.builtin.plan import (
     Step,
     Store,
     Stored,
+    Tile,
     step_reads,
     step_writes,
 )
+from nki_agent.builtin.row_parts import RowPart, find_row_parts
 from nki_agent.builtin.stages import Group
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -181,11 +185,15 @@ class RowsPlanner:
         reduced = self._reduced()
         fences = frozenset({min(reduced)}) if reduced else frozenset()
         time = first.order[0] if self.group.loop else 0
-        if time:
-            fences |= {time + 1}
-        groups = merge_axes(first.order, sizes, by_set, fences=fences) or [()]
-        steps = [groups.pop(0)] if time else []
-        groups = groups or [()]
+        if not reduced:
+            # Rows of which every second column is read stay rows, to be cut out of whole ones.
+            last = max((a for a in first.order if any(s[a] != 1 for s in sizes)), default=-1)
+            steps = {walk.strides.get(last, 0) for walk_set in by_set for walk in walk_set}
+            fences |= {last} if steps - {0, 1} else set()
+        order = [a for a in first.order if a in reduced or any(size[a] != 1 for size in sizes)]
+        outside = [(time,)] if time else []
+        order = [a for a in order if a != time]
+        groups = merge_axes(order, sizes, by_set, fences=fences) or [()]
         if reduced and not reduced <= set(groups[-1]):
             raise UnsupportedError(
                 self._reduction().origin,
@@ -193,13 +201,13 @@ class RowsPlanner:
                 hint="make the reduced axes the last ones and contiguous",
             )
         if len(groups) == 1 and not reduced:
-            return _Space((*steps, *groups), sizes, is_flat=True)
+            return _Space((*outside, *groups), sizes, is_flat=True)
         if len(groups) == 1:
-            return _Space((*steps, (), groups[0]), sizes, is_flat=False)
+            return _Space((*outside, (), groups[0]), sizes, is_flat=False)
         groups = self._longest_as_rows(groups, sizes)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
-        return _Space((*steps, *groups), sizes, is_flat=is_flat)
+        return _Space((*outside, *groups), sizes, is_flat=is_flat)
 
     def _longest_as_rows(
         self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
@@ -239,8 +247,12 @@ class RowsPlanner:
             block = demand.col_block
         if (packed := self._plan_packed(space)) is not None:
             return packed
-        plan = self._lower(space, block)
         room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
+        if block is not None and self._has_steps(space):
+            plan = self._lower(space, None)
+            if self._bytes(plan, buffers=BUFFERS) <= room:
+                return plan
+        plan = self._lower(space, block)
         while self._bytes(plan, buffers=BUFFERS) > room:
             if is_reduced and not space.is_flat:
                 break
@@ -293,8 +305,11 @@ class RowsPlanner:
         total = 0
         for level, steps in enumerate(plan.levels):
             copies = buffers if level == len(plan.levels) - 1 else 1
-            for tile in {tile for step in steps for tile in step_writes(step)}:
-                elems = (width if tile.is_wide else 1) * (each if tile.kind in BY_ROW else 1)
+            cuts = [step for step in steps if isinstance(step, Cut)]
+            tiles = {tile for step in steps for tile in step_writes(step)}
+            for tile in (tiles - {cut.dst for cut in cuts}) | {cut.src for cut in cuts}:
+                wide = width if tile.cols is None else max(tile.cols)
+                elems = (wide if tile.is_wide else 1) * (each if tile.kind in BY_ROW else 1)
                 total += copies * tile.dtype.itemsize * elems
         return total
 
@@ -314,6 +329,8 @@ class RowsPlanner:
             is_packed=each is not None,
         )
         lowering.reserve(stored.name for stored in self.buffers.values())
+        self._kept_rows: dict[Access, Tile] = {}
+        self._row_parts = {} if block is not None or space.is_flat else self._find_row_parts(space)
         for source, axes in self.operands.items():
             self._load(
                 lowering, space, source, self._walks(source, axes), has_col_loop=has_col_loop
@@ -322,8 +339,12 @@ class RowsPlanner:
             lowering.lower(self.graph[node_id])
         lowering.expect(self.outputs)
         self.after: list[Store] = []
+        loaded = set(self._kept_rows)
         for node_id in self.outputs:
             self._store(lowering, space, node_id)
+        for access, tile in self._kept_rows.items():
+            if access not in loaded:
+                lowering.emit(tile.level, Store(access=access, src=tile))
         levels = [fold_negations(steps) for steps in lowering.levels]
         levels[-1], cuts = self._spread(space, levels[-1], block, lowering.taken_names, each)
         return RowsPlan(
@@ -363,13 +384,13 @@ class RowsPlanner:
         )
         floor_ns = moved / self.chip.dma_bytes_per_ns
         spread = fold_columns(balance(steps, estimate, floor_ns=floor_ns, scratch=names))
-        by_position = any(isinstance(step, Iota | AffineSelect) for step in spread)
+        by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in spread)
         if (
             by_position
             or self.group.loop
             or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES
         ):
-            # Functions of phases do not know which rows they are given.
+            # Functions of phases do not know which rows and columns they are given.
             return spread, ()
         last = len(space.outer) + 1 + (block is not None and not space.is_flat)
         between = any(0 < tile.level < last for step in spread for tile in step_reads(step))
@@ -410,18 +431,75 @@ class RowsPlanner:
             place.kind
         ]
         tile = lowering.tile(f"{name}_{suffix}", place, dtype)
-        lowering.emit(place.level, Load(dst=tile, access=self._access(space, name, walks)))
+        access = self._access(space, name, walks)
+        part = self._row_parts.get(access)
+        if part is None:
+            lowering.emit(place.level, Load(dst=tile, access=access))
+        else:
+            if part.row not in self._kept_rows:
+                whole = replace(tile, name=lowering.name(f"{name}_rows"), cols=part.width)
+                self._kept_rows[part.row] = whole
+                lowering.emit(place.level, Load(dst=whole, access=part.row))
+            rows = self._kept_rows[part.row]
+            cut = Cut(dst=tile, src=rows, start=part.start, step=part.step)
+            lowering.emit(place.level, cut)
         lowering.bind(source, tile)
 
     def _store(self, lowering: Lowering, space: _Space, node_id: int) -> None:
         name, dtype = self.buffers[node_id].name, self.buffers[node_id].dtype
         tile = lowering.finish(node_id, f"{name}_tile", dtype)
         access = self._access(space, name, self._output_walks(node_id))
-        store = Store(access=access, src=tile)
-        if self.graph[node_id].op is Op.LANES:
-            self.after.append(store)
-        else:
-            lowering.emit(tile.level, store)
+        part = self._row_parts.get(access)
+        if self._is_scattered(lowering, tile, part):
+            own = lowering.tile(f"{name}_tile", Place(tile.kind, tile.level), dtype)
+            lowering.emit(tile.level, Copy(dst=own, src=tile))
+            tile = own
+        if part is None:
+            store = Store(access=access, src=tile)
+            if self.graph[node_id].op is Op.LANES:
+                self.after.append(store)
+            else:
+                lowering.emit(tile.level, store)
+            return
+        if part.row not in self._kept_rows:
+            whole = replace(tile, name=lowering.name(f"{name}_rows"), cols=part.width)
+            self._kept_rows[part.row] = whole
+        rows = self._kept_rows[part.row]
+        cut = Cut(dst=tile, src=rows, start=part.start, step=part.step)
+        lowering.levels[tile.level].insert(0, cut)
+
+    @staticmethod
+    def _is_scattered(lowering: Lowering, tile: Tile, part: RowPart | None) -> bool:
+        """Whether a transfer would move one element at a time, which an engine must do instead."""
+        made = [step for step in lowering.levels[tile.level] if tile in step_writes(step)]
+        if any(isinstance(step, Cut) for step in made):
+            return True
+        loaded = any(isinstance(step, Load) for step in made)
+        return loaded and part is not None and part.step != 1
+
+    def _has_steps(self, space: _Space) -> bool:
+        """Whether a tensor is read or written column by column, which whole rows in SBUF avoid."""
+        if space.is_flat:
+            return False
+        return any(part.step != 1 for part in self._find_row_parts(space).values())
+
+    def _find_row_parts(self, space: _Space) -> dict[Access, RowPart]:
+        """Parts of rows that are cut out of whole ones."""
+        cols = group_size(space.groups[-1], space.sizes)
+        both = frozenset(space.groups[-1]), frozenset(space.groups[-2])
+        loads, stores = [], []
+        for source, axes in self.operands.items():
+            walks = self._walks(source, axes)
+            base = self.graph.base(source)
+            if base.op is not Op.IOTA and all(moving_axes(walks) & axis for axis in both):
+                loads.append(self._access(space, self.buffers[base.id].name, walks))
+        for node_id in self.outputs:
+            if all(varying(self.alignments, node_id) & axis for axis in both):
+                walks = self._output_walks(node_id)
+                stores.append(self._access(space, self.buffers[node_id].name, walks))
+        itemsize = min(self.buffers[n].dtype.itemsize for n in self._wide_values())
+        found = find_row_parts(loads, cols, itemsize=itemsize, whole=False)
+        return found | find_row_parts(stores, cols, itemsize=itemsize, whole=True)
 
 
 def describe(captured: Captured, nodes: Sequence[int]) -> str:

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nki_agent.builtin.align import Alignment, align, fits_window
-from nki_agent.builtin.graph import ROWWISE, SOURCES, WINDOWED, Graph, Node, Op
+from nki_agent.builtin.graph import (
+    ROWWISE,
+    SOURCES,
+    WINDOWED,
+    Graph,
+    Node,
+    Op,
+    contiguous_strides,
+)
 from nki_agent.builtin.matching import Attention, find_attention
 
 
@@ -114,8 +122,8 @@ def _join_siblings(graphs: Sequence[Graph], groups: list[_Draft], owner: dict[in
                 _try_join(graphs, first, second, groups, owner)
 
 
-def _sources(graph: Graph, draft: _Draft) -> set[int]:
-    """Full-size outside values that a stage reads."""
+def _sources(graph: Graph, draft: _Draft) -> set[tuple[object, ...]]:
+    """Full-size outside values that a stage reads; parts of the same rows count as one."""
     largest = max(graph[n].num_elems for n in draft.nodes)
     found = set()
     for node_id in draft.nodes:
@@ -124,7 +132,14 @@ def _sources(graph: Graph, draft: _Draft) -> set[int]:
             if base not in draft.nodes and graph[base].op not in (Op.CONST, Op.IOTA):
                 largest = max(largest, graph[source].num_elems)
                 found.add(source)
-    return {source for source in found if graph[source].num_elems == largest}
+    return {_rows_of(graph[source]) for source in found if graph[source].num_elems == largest}
+
+
+def _rows_of(node: Node) -> tuple[object, ...]:
+    """What two views have in common that differ in their columns alone."""
+    is_view = node.op is Op.VIEW
+    strides = node.strides if is_view else contiguous_strides(node.shape)
+    return (node.inputs[0] if is_view else node.id, node.shape, strides[:-1])
 
 
 def _try_join(
