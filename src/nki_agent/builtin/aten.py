@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any
 
 from nki_agent.builtin.graph import UnsupportedError
+from nki_agent.builtin.indexing import INDEXING
+from nki_agent.builtin.losses import LOSSES
 from nki_agent.builtin.moves import MOVES
 from nki_agent.builtin.rules import Ref, Rules, Value
 
@@ -380,6 +382,8 @@ _BINARY = {
 
 ATEN: dict[str, Rule] = {
     **MOVES,
+    **INDEXING,
+    **LOSSES,
     **{name: partial(_unary, function) for name, function in _UNARY.items()},
     **{name: partial(_binary, function) for name, function in _BINARY.items()},
     "add": _add,

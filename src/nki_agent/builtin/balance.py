@@ -137,7 +137,7 @@ def balance(
         made = [step for i, form in enumerate(forms) for step in form[picked.get(i, 0)]]
         loads = estimate.loads(made)
         changes = sum(1 for number in choice if number)
-        cost = (max(floor_ns, *loads.values()), changes, sum(loads.values()))
+        cost = (max((floor_ns, *loads.values())), changes, sum(loads.values()))
         if best_cost is None or cost < best_cost:
             best, best_cost = made, cost
     return best

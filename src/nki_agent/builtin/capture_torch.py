@@ -52,7 +52,6 @@ _STORAGE_OPTIONS = frozenset(
 _HINTS = {
     "convolution": "convolutions come with a later version",
     "arange": "pass the positions as an input",
-    "embedding": "gathers come with a later version",
     "_local_scalar_dense": "control flow on values cannot be traced; use `torch.where`",
 }
 
@@ -65,7 +64,7 @@ def capture_torch(shapes: ShapeSet, reference: TorchReference) -> Graph:
         TaskError: the user's code raised on tensors without data.
     """
     builder = GraphBuilder()
-    tracer = _Tracer(builder)
+    tracer = _Tracer(builder, float8=_float8_of(shapes))
     native = {b.argument.name: (b.native_shape, b.native_dtype) for b in reference.call.bindings()}
     native |= {
         w.argument.name: (w.native_shape, str(w.tensor.dtype).removeprefix("torch."))
@@ -112,10 +111,19 @@ def _output(tracer: _Tracer, name: str, value: Any) -> int:
 
 
 def _torch_dtype(name: str) -> torch.dtype:
-    found = getattr(torch, "bool" if name == "bool_" else name, None)
+    # PyTorch's one e4m3 has the chip's codes for all that the chip's can hold.
+    names = {"bool_": "bool", DType.FLOAT8_E4M3.value: DType.FLOAT8_E4M3FN.value}
+    found = getattr(torch, names.get(name, name), None)
     if not isinstance(found, torch.dtype):
         raise UnsupportedError(name, "PyTorch has no such dtype")
     return found
+
+
+def _float8_of(shapes: ShapeSet) -> DType:
+    """What PyTorch's e4m3 is on the chip: the one with 240 as its largest, if the task has it."""
+    dtypes = {t.dtype for t in (*shapes.tensors, *shapes.outputs)}
+    is_ocp = DType.FLOAT8_E4M3FN in dtypes and DType.FLOAT8_E4M3 not in dtypes
+    return DType.FLOAT8_E4M3FN if is_ocp else DType.FLOAT8_E4M3
 
 
 def _dtype_of(tensor: torch.Tensor, origin: str) -> DType:
@@ -140,9 +148,10 @@ def _quiet() -> Iterator[None]:
 class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records each operator while it is active."""
 
-    def __init__(self, builder: GraphBuilder) -> None:
+    def __init__(self, builder: GraphBuilder, float8: DType = DType.FLOAT8_E4M3) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.builder = builder
+        self.float8 = float8
         self.rules = Rules(builder)
         self.fault: NkiAgentError | None = None
         self.is_paused = False
@@ -240,7 +249,8 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _stored(self, node: int, tensor: torch.Tensor, origin: str) -> int:
         """The node with the dtype that the reference stores."""
-        return self.builder.cast(node, _dtype_of(tensor, origin))
+        dtype = _dtype_of(tensor, origin)
+        return self.builder.cast(node, self.float8 if dtype is DType.FLOAT8_E4M3FN else dtype)
 
     def _nodes_of(
         self, name: str, func: Any, args: Any, kwargs: dict[str, Any], result: Any

@@ -53,6 +53,8 @@ class Op(StrEnum):
     """Whole numbers that run along the axes: `value` at the start, `strides` for their steps."""
     PARTS = "parts"
     """Values side by side: each input fills a region of the result that begins at its place."""
+    PICK = "pick"
+    """Elements or rows by run-time indices, or by their rank in a row: see `picks`."""
 
 
 ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
@@ -130,6 +132,17 @@ class Graph:
         """The node itself, or the base of a VIEW."""
         node = self.nodes[node_id]
         return self.nodes[node.inputs[0]] if node.op is Op.VIEW else node
+
+
+def is_same_ranking(first: Node, second: Node) -> bool:
+    """Whether two nodes are the values and the places of one ranking of rows."""
+    order = first.function.partition("_")[0]
+    return (
+        order in ("top", "bottom")
+        and order == second.function.partition("_")[0]
+        and first.inputs == second.inputs
+        and first.shape == second.shape
+    )
 
 
 def is_transposed(node: Node) -> bool:
@@ -419,6 +432,12 @@ class GraphBuilder:
         if source.op is Op.VIEW:
             return None
         return self.view(source.id, shape=node.shape, strides=node.strides, offset=node.offset)
+
+    def pick(self, function: str, inputs: Sequence[int], shape: Shape, dtype: DType) -> int:
+        """A PICK of operands that each lie row by row from their first element on."""
+        return self._add(
+            op=Op.PICK, function=function, inputs=tuple(inputs), shape=shape, dtype=dtype
+        )
 
     def transpose(self, source: int) -> int:
         """A view stored row by row through the Tensor Engine."""

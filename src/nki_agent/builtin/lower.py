@@ -337,14 +337,16 @@ class Lowering(Tiles):
         if isinstance(self.value(first), tuple):
             op, kept, number = _OPPOSITE[op], second, self.value(first)
         value = self.value(kept)
-        if not isinstance(number, tuple) or isinstance(value, tuple) or value.kind is not place.kind:
+        if (
+            not isinstance(number, tuple)
+            or isinstance(value, tuple)
+            or value.kind is not place.kind
+        ):
             return None
         data = self.apply(value, "scaled")
         dst = data if self._is_own(kept, data) else self.tile("chosen", place)
         access = self.positions[test.inputs[0]][1]
-        self.emit(
-            place.level, AffineSelect(dst=dst, data=data, access=access, op=op, value=number)
-        )
+        self.emit(place.level, AffineSelect(dst=dst, data=data, access=access, op=op, value=number))
         return self._pending(dst)
 
     def _is_own(self, node_id: int, tile: Tile) -> bool:

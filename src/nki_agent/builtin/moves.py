@@ -238,6 +238,8 @@ MOVES: dict[str, Callable[..., Any]] = {
     "bitwise_or": _bitwise("bitwise_or"),
     "bitwise_xor": _bitwise("bitwise_xor"),
     "bitwise_left_shift": _bitwise("left_shift"),
+    "__lshift__": _bitwise("left_shift"),
+    "__rshift__": _bitwise("right_shift"),
     "bitwise_right_shift": _bitwise("right_shift"),
     "bitwise_not": _bitwise_not,
 }

@@ -329,9 +329,7 @@ def _renamed(value: Value, tile: Tile, renamed: Tile) -> Value:
     """The same value where a tile has another name."""
     if isinstance(value, tuple):
         return value
-    scalars = tuple(
-        replace(s, operand=renamed) if s.operand == tile else s for s in value.scalars
-    )
+    scalars = tuple(replace(s, operand=renamed) if s.operand == tile else s for s in value.scalars)
     return replace(value, tile=renamed if value.tile == tile else value.tile, scalars=scalars)
 
 

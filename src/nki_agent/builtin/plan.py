@@ -378,7 +378,56 @@ class AttentionPlan:
     is_causal: bool
 
 
-Stage = RowsPlan | MatmulPlan | TransposePlan | AttentionPlan
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """A tensor in HBM that lies row by row, seen as a matrix."""
+
+    tensor: str
+    rows: Size
+    cols: Size
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickPlan:
+    """Rows or elements of `table` by run-time indices: taken, overwritten, or added to."""
+
+    title: str
+    function: str
+    """`take_rows`, `take_cols`, `put_rows`, `add_rows`."""
+    table: Matrix | Number
+    """What is taken from, or what `out` holds before rows are put or added: perhaps one number."""
+    index: Matrix
+    rows: Matrix | Number | None
+    """What is put or added; None where rows are taken."""
+    out: Matrix
+    is_one_hot: bool = False
+    """Whether rows are added through products with one-hot rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlan:
+    """The first values of each row in descending or ascending order, and where they were."""
+
+    title: str
+    source: Matrix
+    values: Matrix | None
+    places: Matrix | None
+    count: Size
+    is_descending: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningPlan:
+    """The largest (or smallest) element of each row so far."""
+
+    title: str
+    op: str
+    source: Matrix
+    out: Matrix
+
+
+Stage = RowsPlan | MatmulPlan | TransposePlan | AttentionPlan | PickPlan | RankPlan | RunningPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from nki_agent.builtin.capture import Captured, expand_softmax
 from nki_agent.builtin.graph import Graph, Op, contiguous_strides
+from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, Buffer, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_attention, plan_transpose
 from nki_agent.builtin.rows import Demand, RowsPlanner
@@ -128,18 +129,18 @@ def _buffers(
     made = [(node_id, group) for group in groups for node_id in group.nodes]
     whole = [(n.id, None) for n in captured.graph.nodes if n.op is Op.PARTS]
     for node_id, group in (*whole, *made):
-            if node_id in stored and stored[node_id].strides is None:
-                shape = captured.shape(outputs.get(node_id, node_id))
-                found.append(
-                    Buffer(
-                        name=stored[node_id].name,
-                        # A tensor of rank 0 is stored as one element.
-                        shape=shape or ((1,) * len(captured.graphs),),
-                        dtype=stored[node_id].dtype,
-                        is_result=node_id in outputs,
-                        cols_of="" if group is None else _cols_of(captured.graph, group, stored),
-                    )
+        if node_id in stored and stored[node_id].strides is None:
+            shape = captured.shape(outputs.get(node_id, node_id))
+            found.append(
+                Buffer(
+                    name=stored[node_id].name,
+                    # A tensor of rank 0 is stored as one element.
+                    shape=shape or ((1,) * len(captured.graphs),),
+                    dtype=stored[node_id].dtype,
+                    is_result=node_id in outputs,
+                    cols_of="" if group is None else _cols_of(captured.graph, group, stored),
                 )
+            )
     return tuple(found)
 
 
@@ -173,3 +174,5 @@ def _plan_stage(
             return plan_attention(captured, group, buffers=names, chip=chip)
         case StageKind.TRANSPOSE:
             return plan_transpose(captured, group, buffers=names)
+        case StageKind.PICK:
+            return plan_pick(captured, group, buffers=names, chip=chip)

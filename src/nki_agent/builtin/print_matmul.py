@@ -152,7 +152,9 @@ class MatmulPrinter:
         given = [*self.parts.values(), *self._kept_tiles(), *self.factors]
         self.helpers.add()
         self.helpers.add()
-        self.helpers.add(f"def {self.multiply}({', '.join([*given, 'x_turned', 'w_kept', 'depth'])}):")
+        self.helpers.add(
+            f"def {self.multiply}({', '.join([*given, 'x_turned', 'w_kept', 'depth'])}):"
+        )
         self.helpers.lines.extend(source.lines)
 
     def _kept_tiles(self) -> list[str]:

@@ -15,8 +15,12 @@ from nki_agent.builtin.plan import (
     Buffer,
     Load,
     MatmulPlan,
+    Matrix,
+    PickPlan,
     Plan,
+    RankPlan,
     RowsPlan,
+    RunningPlan,
     Size,
     Stage,
     Store,
@@ -24,10 +28,12 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
+from nki_agent.builtin.print_picks import PickPrinter, RunningPrinter
 from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
 )
+from nki_agent.builtin.print_ranks import LOWEST, PIECE, RANK, RankPrinter
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, RowsPrinter
 from nki_agent.builtin.text import Scope, Source
 
@@ -86,17 +92,31 @@ def _constants(plan: Plan, source: Source) -> None:
     blocks = {s.col_block for s in plan.stages if isinstance(s, RowsPlan) and s.col_block}
     if blocks:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
-    if any(isinstance(s, MatmulPlan | AttentionPlan | TransposePlan) for s in plan.stages):
+    if any(
+        isinstance(s, MatmulPlan | AttentionPlan | TransposePlan | PickPlan) for s in plan.stages
+    ):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
+    if any(isinstance(s, RankPlan) for s in plan.stages):
+        source.add(LOWEST)
+        source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
+    if any(isinstance(s, RankPlan) for s in plan.stages):
+        helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
         helpers.append(FLAT_HELPER)
-    if any(isinstance(s, RowsPlan) and s.rows_each for s in plan.stages):
+    if any(is_packed(s) for s in plan.stages):
         helpers.append(PACKED_HELPER)
     for helper in helpers:
         source.add()
         source.add()
         source.lines.extend(helper.rstrip().splitlines())
+
+
+def is_packed(stage: Stage) -> bool:
+    """Whether a stage takes several rows in each partition."""
+    if isinstance(stage, PickPlan):
+        return stage.is_one_hot
+    return isinstance(stage, RowsPlan) and stage.rows_each is not None
 
 
 def stage_reads(stage: Stage) -> list[str]:
@@ -117,6 +137,11 @@ def stage_reads(stage: Stage) -> list[str]:
         case AttentionPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor]
             found += [stage.mask.tensor] if stage.mask is not None else []
+        case PickPlan():
+            operands = (stage.table, stage.index, stage.rows)
+            found = [m.tensor for m in operands if isinstance(m, Matrix)]
+        case RankPlan() | RunningPlan():
+            found = [stage.source.tensor]
     return list(dict.fromkeys(found))
 
 
@@ -132,8 +157,10 @@ def stage_writes(stage: Stage) -> list[str]:
             ]
         case TransposePlan():
             found = [stage.target.tensor]
-        case AttentionPlan():
+        case AttentionPlan() | PickPlan() | RunningPlan():
             found = [stage.out.tensor]
+        case RankPlan():
+            found = [m.tensor for m in (stage.values, stage.places) if m is not None]
     return list(dict.fromkeys(found))
 
 
@@ -167,6 +194,12 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             TransposePrinter(stage, source, scope).print()
         case AttentionPlan():
             AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case PickPlan():
+            PickPrinter(stage, source, scope).print()
+        case RankPlan():
+            RankPrinter(stage, source, scope).print()
+        case RunningPlan():
+            RunningPrinter(stage, source, scope).print()
 
 
 def _buffers(plan: Plan, source: Source) -> None:

@@ -259,7 +259,10 @@ class RowsPlanner:
 
     def _wide_values(self) -> list[int]:
         """Base nodes of the stage's larger tensors in HBM."""
-        found = [*(b for s in self.operands if (b := self.graph.base(s).id) in self.buffers), *self.outputs]
+        found = [
+            *(b for s in self.operands if (b := self.graph.base(s).id) in self.buffers),
+            *self.outputs,
+        ]
         largest = max(self.graph[n].num_elems for n in found)
         return [n for n in found if self.graph[n].num_elems == largest]
 

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nki_agent.builtin.align import Alignment, align
-from nki_agent.builtin.graph import ROWWISE, SOURCES, Graph, Node, Op, contiguous_strides
+from nki_agent.builtin.graph import (
+    ROWWISE,
+    SOURCES,
+    Graph,
+    Node,
+    Op,
+    contiguous_strides,
+    is_same_ranking,
+)
 
 
 class StageKind(StrEnum):
@@ -22,6 +30,7 @@ class StageKind(StrEnum):
     MATMUL = "matmul"
     ATTENTION = "attention"
     TRANSPOSE = "transpose"
+    PICK = "pick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +137,8 @@ def divide(graph: Graph) -> list[Group]:
         elif node.op is Op.TRANSPOSE:
             draft = _Draft(StageKind.TRANSPOSE, [node.id])
             groups.append(draft)
+        elif node.op is Op.PICK:
+            draft = _pick_draft(graph, node, groups)
         else:
             assert node.op in ROWWISE, node.op
             draft = _Draft(StageKind.ROWS, [node.id])
@@ -154,6 +165,17 @@ def _attention_draft(attention: Attention, groups: list[_Draft]) -> _Draft:
         if draft.attention == attention:
             return draft
     draft = _Draft(StageKind.ATTENTION, list(attention.nodes), attention=attention)
+    groups.append(draft)
+    return draft
+
+
+def _pick_draft(graph: Graph, node: Node, groups: list[_Draft]) -> _Draft:
+    """The largest values of a row and their places are found together."""
+    for draft in groups:
+        if draft.kind is StageKind.PICK and is_same_ranking(graph[draft.nodes[0]], node):
+            draft.nodes.append(node.id)
+            return draft
+    draft = _Draft(StageKind.PICK, [node.id])
     groups.append(draft)
     return draft
 

@@ -181,7 +181,6 @@ class Scope:
                 return _choice(text, {n: literal(v) for n, v in known.items()})
         raise UnsupportedError("a number", f"{value} at the task's shape sets follows from no size")
 
-
     def _from_sum(self, value: Number) -> str | None:
         """A number that is made from the sum of two sizes."""
         sizes: dict[Size, str] = {}
