@@ -408,16 +408,22 @@ class _Products(TorchFunctionMode):
     ) -> torch.Tensor:
         """Heads that share keys and values lie side by side, which are read by all of them."""
         groups = key.shape[-3]
-        query = query.unflatten(-3, (groups, -1))
+        query = _split_heads(query, groups)
         is_shared = mask is None or mask.dim() < HEADED_RANK or mask.shape[-3] == 1
         if query.shape[-2] == 1 and is_shared:
             # With one query each, the heads of a group are the rows of one product.
             result = self._attend(query.squeeze(-2), key, value, mask, *rest, **options)
             return result.flatten(-3, -2).unsqueeze(-2)
         if mask is not None and mask.dim() >= HEADED_RANK:
-            mask = mask.unsqueeze(-3) if is_shared else mask.unflatten(-3, (groups, -1))
+            mask = mask.unsqueeze(-3) if is_shared else _split_heads(mask, groups)
         pair = key.unsqueeze(-3), value.unsqueeze(-3)
         return self._attend(query, *pair, mask, *rest, **options).flatten(-4, -3)
+
+
+def _split_heads(tensor: torch.Tensor, groups: int) -> torch.Tensor:
+    """Heads [..., H, M, N] as groups of heads [..., G, H / G, M, N]."""
+    *lead, heads, rows, cols = tensor.shape
+    return tensor.reshape(*lead, groups, heads // groups, rows, cols)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

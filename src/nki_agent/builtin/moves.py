@@ -242,5 +242,10 @@ MOVES: dict[str, Callable[..., Any]] = {
     "__rshift__": _bitwise("right_shift"),
     "bitwise_right_shift": _bitwise("right_shift"),
     "bitwise_not": _bitwise_not,
+    "__and__": _bitwise("bitwise_and"),
+    "__or__": _bitwise("bitwise_or"),
+    "__xor__": _bitwise("bitwise_xor"),
+    "__lshift__": _bitwise("left_shift"),
+    "__rshift__": _bitwise("right_shift"),
 }
 """The rule for each operator of this kind."""

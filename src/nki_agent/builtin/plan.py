@@ -265,7 +265,7 @@ def step_writes(step: Step) -> tuple[Tile, ...]:
 class Stored:
     """What a value in HBM is called and stored in.
 
-    `strides` and `offset` are there for a region of a larger tensor: at each shape set, in elements.
+    `strides` and `offset`, in elements at each shape set, are there for a part of a larger tensor.
     """
 
     name: str

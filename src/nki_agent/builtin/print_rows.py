@@ -110,14 +110,17 @@ class StepPrinter:
         text = self.ref(tile, level)
         if not self.is_packed:
             return f"{text}.broadcast(1, {self.cols})" if dst.is_wide > tile.is_wide else text
-        if dst.kind is not Kind.FULL or level != self.row_level:
+        if dst.kind not in (Kind.FULL, Kind.ROW) or level != self.row_level:
             return text
         match tile.kind:
             case Kind.ROW:
-                return f"{text}.broadcast(2, {self.cols})"
+                return f"{text}.broadcast(2, {self.cols})" if dst.is_wide else text
             case Kind.VECTOR:
                 return f"{text}.expand_dim(1).broadcast(1, each)"
-            case Kind.FULL | Kind.ONE:
+            case Kind.ONE:
+                shared = f"{text}.expand_dim(1).broadcast(1, each)"
+                return f"{shared}.broadcast(2, {self.cols})" if dst.is_wide else shared
+            case Kind.FULL:
                 return text
 
     def operand(self, operand: Operand, level: int) -> str:
@@ -454,10 +457,7 @@ class RowsPrinter:
                 terms.append(times(loop, signed(self.scope, stride)))
         steps = [signed(self.scope, s) if any(s) else "0" for s in access.strides]
         col = f"[{steps[-1]}, {self.steps.cols}]" if tile.is_wide else "[1, 1]"
-        if self.plan.is_flat:
-            multiplier = times("width", steps[-1])
-        else:
-            multiplier = steps[-2]
+        multiplier = times("width", steps[-1]) if self.plan.is_flat else steps[-2]
         if tile.kind in (Kind.VECTOR, Kind.ONE):
             multiplier = "0"
         elif self.is_packed:

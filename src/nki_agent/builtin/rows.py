@@ -28,7 +28,7 @@ from nki_agent.builtin.align import (
 )
 from nki_agent.builtin.balance import Estimate, balance, find_cuts
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.graph import Node, Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
 from nki_agent.builtin.plan import (

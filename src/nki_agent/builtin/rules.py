@@ -75,11 +75,11 @@ class Rules:
                 return self.where(Ref(inner.id), y, x)
         if node.op is Op.BINARY and node.function in ("logical_and", "logical_or"):
             # One choice after the other, so that each may be an instruction of its own.
-            first, second = (Ref(i) for i in node.inputs)
-            if all(self.node(part).dtype is DType.BOOL for part in (first, second)):
-                inner = self.where(second, x, y)
-                pair = (inner, y) if node.function == "logical_and" else (x, inner)
-                return self.where(first, *pair)
+            left, right = (Ref(i) for i in node.inputs)
+            if all(self.node(part).dtype is DType.BOOL for part in (left, right)):
+                chosen = self.where(right, x, y)
+                pair = (chosen, y) if node.function == "logical_and" else (x, chosen)
+                return self.where(left, *pair)
         return Ref(self.builder.where(condition.id, self.lift(x).id, self.lift(y).id))
 
     def clamp(self, x: Value, low: Value | None, high: Value | None) -> Ref:

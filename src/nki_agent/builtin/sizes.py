@@ -30,8 +30,8 @@ def derive_size(axes: Sequence[Named], value: Size) -> str | None:
             known.setdefault(tuple(size), text)
     named = [(text, size) for size, text in known.items()]
     for find in (_scaled, _sum, _scaled_product, _product_of_sum):
-        if (text := find(named, value)) is not None:
-            return text
+        if (found := find(named, value)) is not None:
+            return found
     return None
 
 
@@ -67,10 +67,8 @@ def _times(text: str, size: Size, value: Size) -> str | None:
     share = text if ratio.denominator == 1 else f"{text} // {ratio.denominator}"
     if ratio.numerator == 1:
         return share
-    return f"{ratio.numerator} * {share}" if ratio.denominator == 1 else _share(share, ratio)
-
-
-def _share(share: str, ratio: Fraction) -> str:
+    if ratio.denominator == 1:
+        return f"{ratio.numerator} * {share}"
     return f"{share} * {ratio.numerator}"
 
 

@@ -164,6 +164,16 @@ class Scope:
                 return made
         if len(set(value)) == 1:
             return literal(value[0])
+        if (made := self._from_shape(value) or self._from_sum(value)) is not None:
+            return made
+        for text, size in self._axes(list(self.shapes)):
+            known = dict(zip(size, value, strict=True))
+            if all(known[n] == v for n, v in zip(size, value, strict=True)):
+                return _choice(text, {n: literal(v) for n, v in known.items()})
+        raise UnsupportedError("a number", f"{value} at the task's shape sets follows from no size")
+
+    def _from_shape(self, value: Number) -> str | None:
+        """A number that is made from a size, or from the product of some sizes of one tensor."""
         for tensor, shape in self.shapes.items():
             for axis, size in enumerate(shape):
                 if (made := _made_from(value, f"{tensor}.shape[{axis}]", size)) is not None:
@@ -173,13 +183,7 @@ class Scope:
                 size = _multiply([shape[axis] for axis in product])
                 if (made := _made_from(value, f"({text})", size)) is not None:
                     return made
-        if (made := self._from_sum(value)) is not None:
-            return made
-        for text, size in self._axes(list(self.shapes)):
-            known = dict(zip(size, value, strict=True))
-            if all(known[n] == v for n, v in zip(size, value, strict=True)):
-                return _choice(text, {n: literal(v) for n, v in known.items()})
-        raise UnsupportedError("a number", f"{value} at the task's shape sets follows from no size")
+        return None
 
     def _from_sum(self, value: Number) -> str | None:
         """A number that is made from the sum of two sizes."""
