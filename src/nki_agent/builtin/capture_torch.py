@@ -121,7 +121,7 @@ def _torch_dtype(name: str) -> torch.dtype:
 
 def _float8_of(shapes: ShapeSet) -> DType:
     """What PyTorch's e4m3 is on the chip: the one with 240 as its largest, if the task has it."""
-    dtypes = {t.dtype for t in (*shapes.tensors, *shapes.outputs)}
+    dtypes = {t.dtype for t in shapes.tensors} | {o.dtype for o in shapes.outputs}
     is_ocp = DType.FLOAT8_E4M3FN in dtypes and DType.FLOAT8_E4M3 not in dtypes
     return DType.FLOAT8_E4M3FN if is_ocp else DType.FLOAT8_E4M3
 
@@ -320,6 +320,7 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 _MATMULS = frozenset(
     {torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm}
 )
+_REPEATS = frozenset({torch.repeat_interleave, torch.Tensor.repeat_interleave})
 _CONSTANTS = frozenset({torch.tensor, torch.as_tensor})
 _MATRIX_RANK = 2
 HEADED_RANK = 3
@@ -341,6 +342,8 @@ class _Products(TorchFunctionMode):
             return self._attend(*args, **kwargs)
         if func is nnf.linear:
             return self._linear(*args, **kwargs)
+        if func in _REPEATS and len(args) + len(kwargs) > 1 and self._is_even(*args, **kwargs):
+            return self._repeat(*args, **kwargs)
         if func in _CONSTANTS:
             # Without data a constant would lose its value.
             kwargs.setdefault("device", "cpu")
@@ -349,6 +352,24 @@ class _Products(TorchFunctionMode):
             if min(first.dim(), second.dim()) >= _MATRIX_RANK:
                 return self._multiply(first, second)
         return func(*args, **kwargs)
+
+    @staticmethod
+    def _is_even(_: Any, repeats: Any = None, dim: int | None = None, **__: Any) -> bool:
+        return isinstance(repeats, int) and dim is not None
+
+    def _repeat(self, x: torch.Tensor, repeats: int, dim: int, **_: Any) -> torch.Tensor:
+        """Each element of an axis so many times, stored: the same nodes at every size of the axis."""
+        tracer, axis = self._tracer, dim % x.dim()
+        sizes = [-1] * (x.dim() + 1)
+        sizes[axis + 1] = repeats
+        spread = self._tracer.stand_in(x).unsqueeze(axis + 1).expand(sizes)
+        stored = tracer.builder.unary("copy", tracer.find(spread, "repeat_interleave"))
+        with tracer.paused():
+            result = spread.flatten(axis, axis + 1).clone()
+        shape = tuple(result.shape)
+        view = tracer.builder.view(stored, shape=shape, strides=contiguous_strides(shape))
+        tracer.bind(result, view)
+        return result
 
     def _multiply(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         tracer = self._tracer

@@ -425,6 +425,9 @@ class GraphBuilder:
         if base.op is not Op.UNARY or base.function != "copy" or base.dtype is not DType.FLOAT32:
             return None
         source = self.nodes[base.inputs[0]]
+        if source.dtype in (DType.INT8, DType.UINT8):
+            # bfloat16 holds every whole number of eight bits.
+            source = self.nodes[self.unary("copy", source.id, DType.BFLOAT16)]
         if not source.dtype.is_float or source.dtype.itemsize >= base.dtype.itemsize:
             return None
         if node.op is not Op.VIEW:

@@ -304,6 +304,9 @@ class Tiles:
         read = [step for level in self.levels for step in level if tile in step_reads(step)]
         if len(makers) != 1 or tile.in_psum:
             return None
+        was_rounded = tile.dtype is not DType.FLOAT32 and tile.dtype is not dtype
+        if was_rounded and not (tile.dtype.is_integer and dtype.is_integer):
+            return None
         step = steps[makers[0]]
         if isinstance(step, Load | Store | CopyWhere) or read:
             return None

@@ -33,6 +33,8 @@ COLS_MIN = 64
 """A product takes as long as one of so many columns."""
 BANKS = 8
 BUFFERS = 2
+PIECE = 16384
+"""Columns that one search takes (nki.isa.max8)."""
 
 
 class _Planner:
@@ -148,28 +150,34 @@ def plan_pick(
             plan = planner.running()
         case _:
             plan = planner.rank()
-    widest = max(max(m.cols) for m in _matrices(plan))
-    if widest * DType.FLOAT32.itemsize * BUFFERS > chip.sbuf_usable_partition_bytes:
-        most = chip.sbuf_usable_partition_bytes // DType.FLOAT32.itemsize // BUFFERS
-        raise UnsupportedError(
-            planner.node.origin,
-            f"a row of {widest} columns does not fit SBUF",
-            hint=f"rows may have up to {most} columns",
-        )
+    _require_room(planner, plan, chip)
     return plan
 
 
-def _matrices(plan: PickPlan | RankPlan | RunningPlan) -> list[Matrix]:
+def _require_room(
+    planner: _Planner, plan: PickPlan | RankPlan | RunningPlan, chip: ChipSpec
+) -> None:
+    """Rows that are taken are cut into blocks of columns; others must fit."""
+    found: list[Matrix | Number | None] = []
     match plan:
+        case PickPlan(function="take_rows"):
+            pass
         case PickPlan():
             found = [plan.table, plan.index, plan.rows, plan.out]
             if plan.function == "take_cols" and all(n == 1 for n in plan.index.cols):
-                found = [plan.out]  # elements are taken one by one: no row is loaded
+                found = []  # elements are taken one by one: no row is loaded
         case RankPlan():
-            found = [plan.source]
+            found = [] if max(plan.source.cols) > PIECE else [plan.source]
         case RunningPlan():
             found = [plan.source, plan.out]
-    return [m for m in found if isinstance(m, Matrix)]
+    room = chip.sbuf_usable_partition_bytes // BUFFERS
+    for matrix in found:
+        if isinstance(matrix, Matrix) and max(matrix.cols) * matrix.dtype.itemsize > room:
+            raise UnsupportedError(
+                planner.node.origin,
+                f"a row of {max(matrix.cols)} columns does not fit SBUF",
+                hint=f"rows may have up to {room // matrix.dtype.itemsize} columns",
+            )
 
 
 def _ratio(elems: Size, rows: Size) -> Size:
@@ -180,6 +188,6 @@ def _is_one_hot_cheap(out: Matrix, chip: ChipSpec) -> bool:
     """Whether products with one-hot rows beat reading, adding and writing back row by row."""
     tiles = -(-max(out.rows) // chip.partitions)
     bank = chip.psum_bank_bytes // DType.FLOAT32.itemsize
-    cols = max(max(out.cols), COLS_MIN)
+    cols = max(*out.cols, COLS_MIN)
     each = PASS_US + PASSES_FP32 * cols / TENSOR_COLS_PER_US
     return tiles * -(-cols // bank) <= BANKS and tiles * each <= TURN_US

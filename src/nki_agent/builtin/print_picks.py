@@ -10,6 +10,14 @@ from __future__ import annotations
 from nki_agent.builtin.plan import Matrix, Number, PickPlan, RunningPlan, Size
 from nki_agent.builtin.text import Scope, Source
 
+LOCALS = frozenset(
+    {"rows", "cols", "each", "size", "places", "values", "tile", "data", "held", "sums", "start"}
+    | {"numbers", "starts", "added", "one_hot", "is_same", "chosen", "found", "count", "pieces"}
+    | {"width", "product", "shape", "best_values", "best_places", "elements"}
+)
+"""Names of these stages: a tensor that is called so gets another one."""
+BLOCK_BYTES = 32768
+"""Bytes of a row that are moved at a time."""
 CHUNK = 512
 """Rows of each partition that are loaded at a time where they are added up."""
 CHUNK_BYTES = 32768
@@ -32,9 +40,12 @@ class Names:
 
     def view(self, matrix: Matrix, rows: str, cols: str) -> str:
         """The tensor as a matrix: itself, or a reshape with a name."""
-        if list(self.scope.shapes[matrix.tensor]) == [matrix.rows, matrix.cols]:
-            return matrix.tensor
         name = f"{matrix.tensor}_rows"
+        if list(self.scope.shapes[matrix.tensor]) == [matrix.rows, matrix.cols]:
+            if matrix.tensor not in LOCALS:
+                return matrix.tensor
+            self.source.add(f"{name} = {matrix.tensor}")
+            return name
         self.source.add(f"{name} = {matrix.tensor}.reshape(({rows}, {cols}))")
         return name
 
@@ -87,9 +98,18 @@ class PickPrinter:
         with self.source.block("for r0 in range(0, num_taken, PARTITIONS):"):
             add("rows = min(PARTITIONS, num_taken - r0)")
             self._load_places()
-            self.names.tile("tile", "(rows, num_cols)", plan.table.dtype.value)
-            add(f"nisa.dma_copy(dst=tile, src={table}.vector_select(0, places))")
-            add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, :], src=tile)")
+            block = BLOCK_BYTES // plan.table.dtype.itemsize
+            if max(plan.table.cols) <= block:
+                self.names.tile("tile", "(rows, num_cols)", plan.table.dtype.value)
+                add(f"nisa.dma_copy(dst=tile, src={table}.vector_select(0, places))")
+                add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, :], src=tile)")
+                return
+            with self.source.block(f"for c0 in range(0, num_cols, {block}):"):
+                add(f"cols = min({block}, num_cols - c0)")
+                self.names.tile("tile", "(rows, cols)", plan.table.dtype.value)
+                part = f"{table}[:, c0 : c0 + cols].vector_select(0, places)"
+                add(f"nisa.dma_copy(dst=tile, src={part})")
+                add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, c0 : c0 + cols], src=tile)")
 
     def _take_one(self) -> None:
         """One element of each row, without the rest of the row."""
@@ -229,6 +249,8 @@ class PickPrinter:
         self.names.size("num_cols", plan.out.cols, plan.out, from_last=True)
         self.index = self.names.view(plan.index, "num_put", "1")
         out = self.names.view(plan.out, "num_rows", "num_cols")
+        if isinstance(plan.rows, Matrix):
+            self.rows = self.names.view(plan.rows, "num_put", "num_cols")
         dtype = "float32" if isinstance(plan.rows, Matrix) else "bfloat16"
         each = self._rows_each(plan)
         self.names.tile("numbers", "(PARTITIONS, num_rows)", "float32")
@@ -243,7 +265,7 @@ class PickPrinter:
             self.source.note("Which partition takes which row does not matter to a sum.")
             self.names.tile("places", "(rows, each)", "float32")
             pattern = "pattern=[[each, rows], [1, each]], offset=start"
-            add(f"nisa.dma_copy(dst=places, src={plan.index.tensor}.ap({pattern}))")
+            add(f"nisa.dma_copy(dst=places, src={self.index}.ap({pattern}))")
             self._load_added(dtype)
             with self.source.block("for e in range(each):"):
                 self.names.tile("one_hot", "(rows, num_rows)", dtype)
@@ -276,7 +298,7 @@ class PickPrinter:
                 "pattern=[[each * num_cols, rows], [num_cols, each], [1, num_cols]],"
                 " offset=start * num_cols"
             )
-            add(f"nisa.dma_copy(dst=added, src={rows.tensor}.ap({pattern}))")
+            add(f"nisa.dma_copy(dst=added, src={self.rows}.ap({pattern}))")
             return
         assert rows is not None
         self.names.tile("added", "(PARTITIONS, num_cols)", dtype)

@@ -6,13 +6,12 @@ with their places beside them.
 
 from __future__ import annotations
 
+from nki_agent.builtin.picks import PIECE
 from nki_agent.builtin.plan import RankPlan
 from nki_agent.builtin.print_picks import Names
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.isa.dtype import DType
 
-PIECE = 16384
-"""Columns that one search takes (nki.isa.max8)."""
 RANK = '''def rank(values, places, data):
     """Writes the largest elements of each row of data into values, in descending order.
 

@@ -395,7 +395,7 @@ class RowsPrinter:
             return
         for step in self.plan.levels[level]:
             self._step(step, level)
-        if level == self.row_level:
+        if level == self.row_level or not any(self.plan.levels[level + 1 :]):
             return
         with self.source.block(self._loop(level)):
             if level + 1 == self.row_level and not (self.plan.is_flat or self.is_packed):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from nki_agent.builtin.picks import PIECE
 from nki_agent.builtin.plan import (
     Argument,
     AttentionPlan,
@@ -28,12 +29,12 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
-from nki_agent.builtin.print_picks import PickPrinter, RunningPrinter
+from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter
 from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
 )
-from nki_agent.builtin.print_ranks import LOWEST, PIECE, RANK, RankPrinter
+from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, RowsPrinter
 from nki_agent.builtin.text import Scope, Source
 
@@ -52,7 +53,7 @@ def print_plan(plan: Plan, *, title: str) -> str:
     shapes |= {b.name: b.shape for b in plan.buffers}
     body = Source(depth=1)
     _buffers(plan, body)
-    if len(plan.stages) == 1:
+    if len(plan.stages) == 1 and not _hides_names(plan.stages[0]):
         stage = plan.stages[0]
         scope = Scope({n: shapes[n] for n in [*stage_reads(stage), *stage_writes(stage)]})
         _stage(stage, body, scope, helpers=source, prefix="")
@@ -68,6 +69,12 @@ def print_plan(plan: Plan, *, title: str) -> str:
     source.add(f"def kernel({', '.join(a.name for a in plan.arguments)}):")
     source.lines.extend(without_unused(body.lines))
     return source.text()
+
+
+def _hides_names(stage: Stage) -> bool:
+    """Whether a stage has names of its own that are names of tensors too."""
+    is_pick = isinstance(stage, PickPlan | RankPlan | RunningPlan)
+    return is_pick and bool(LOCALS & {*stage_reads(stage), *stage_writes(stage)})
 
 
 _SIZE = re.compile(r"^ {4}(\w+) = ")
