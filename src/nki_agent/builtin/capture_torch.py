@@ -358,7 +358,7 @@ class _Products(TorchFunctionMode):
         return isinstance(repeats, int) and dim is not None
 
     def _repeat(self, x: torch.Tensor, repeats: int, dim: int, **_: Any) -> torch.Tensor:
-        """Each element of an axis so many times, stored: the same nodes at every size of the axis."""
+        """Each element of an axis so many times, stored: the same nodes at every size."""
         tracer, axis = self._tracer, dim % x.dim()
         sizes = [-1] * (x.dim() + 1)
         sizes[axis + 1] = repeats

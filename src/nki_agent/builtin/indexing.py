@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
@@ -189,7 +190,7 @@ def _hits(rules: Rules, x: Ref, dim: int, index: Ref) -> Ref:
 
 
 def _scatter_add(rules: Rules, x: Ref, dim: int, index: Ref, src: Ref) -> Ref:
-    return _by_position(rules, x, dim, index, lambda old, hit, i: _plus(rules, old, hit, src, i))
+    return _by_position(rules, x, dim, index, partial(_plus, rules, src))
 
 
 def _by_position(
@@ -205,7 +206,7 @@ def _by_position(
     return x
 
 
-def _put(rules: Rules, old: Ref, hit: Ref, src: Ref, number: int) -> Ref:
+def _put(rules: Rules, src: Ref, old: Ref, hit: Ref, number: int) -> Ref:
     part = rules.mul(hit, _column(rules, src, number))
     if _is_zero(rules, old):
         return part
@@ -224,7 +225,7 @@ def _require_rows(shape: Sequence[int], given: Sequence[int], dim: int) -> None:
         )
 
 
-def _plus(rules: Rules, old: Ref, hit: Ref, src: Ref, number: int) -> Ref:
+def _plus(rules: Rules, src: Ref, old: Ref, hit: Ref, number: int) -> Ref:
     part = rules.mul(hit, _column(rules, src, number))
     return part if _is_zero(rules, old) else rules.add(old, part)
 
@@ -274,9 +275,8 @@ def _rank(
 
 
 def _topk(
-    rules: Rules, x: Ref, k: int, dim: int = -1, largest: int = 1, sorted: int = 1
+    rules: Rules, x: Ref, k: int, dim: int = -1, largest: int = 1, *_: object
 ) -> tuple[Ref, Ref]:
-    del sorted  # They come in order anyway.
     return _rank(rules, x, dim, count=k, largest=bool(largest))
 
 

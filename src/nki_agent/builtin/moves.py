@@ -245,7 +245,5 @@ MOVES: dict[str, Callable[..., Any]] = {
     "__and__": _bitwise("bitwise_and"),
     "__or__": _bitwise("bitwise_or"),
     "__xor__": _bitwise("bitwise_xor"),
-    "__lshift__": _bitwise("left_shift"),
-    "__rshift__": _bitwise("right_shift"),
 }
 """The rule for each operator of this kind."""

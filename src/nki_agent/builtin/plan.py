@@ -305,6 +305,9 @@ class RowsPlan:
     rows_each: int | None
     """Short rows are packed, up to so many in each partition; None puts one row in each."""
     levels: tuple[tuple[Step, ...], ...]
+    passes: int = 0
+    """Rows that do not fit are walked in strips of `col_block` columns, so many times each: behind
+    the loop over rows come by turns the steps of a strip and those after all strips."""
     cuts: tuple[int, ...] = ()
     """Innermost steps where a phase begins that runs one tile behind the one before."""
 

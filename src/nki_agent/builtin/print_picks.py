@@ -257,10 +257,14 @@ class PickPrinter:
         add("nisa.iota(dst=numbers, pattern=[[1, num_rows]])")
         self.source.note("One sum in PSUM for each 128 rows of the result and bank of columns.")
         add("sums = {}")
-        with self.source.block("for v0 in range(0, num_rows, PARTITIONS):"):
-            with self.source.block("for c0 in range(0, num_cols, BANK):"):
-                add("shape = (min(PARTITIONS, num_rows - v0), min(BANK, num_cols - c0))")
-                add('sums[f"{v0}_{c0}"] = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)')
+        block = self.source.block
+        rows_loop, cols_loop = (
+            "for v0 in range(0, num_rows, PARTITIONS):",
+            "for c0 in range(0, num_cols, BANK):",
+        )
+        with block(rows_loop), block(cols_loop):
+            add("shape = (min(PARTITIONS, num_rows - v0), min(BANK, num_cols - c0))")
+            add('sums[f"{v0}_{c0}"] = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)')
         with self.source.block(f"for start, rows, each in row_blocks(num_put, {each}):"):
             self.source.note("Which partition takes which row does not matter to a sum.")
             self.names.tile("places", "(rows, each)", "float32")

@@ -100,7 +100,7 @@ class StepPrinter:
 
     def ref(self, tile: Tile, level: int) -> str:
         """A tile as an operand at this level: values of all partitions are cut to the rows."""
-        if tile.level < level and level == self.row_level and tile.kind in (Kind.VECTOR, Kind.ONE):
+        if tile.level < level and level >= self.row_level and tile.kind in (Kind.VECTOR, Kind.ONE):
             cut = f", {self.vector_cols}" if self.vector_cols and tile.is_wide else ""
             return f"{tile.name}[:rows{cut}]"
         return tile.name
@@ -310,15 +310,19 @@ class RowsPrinter:
         self.helpers = helpers
         self.prefix = prefix
         self.phases: Phases | None = None
-        self.row_level = len(plan.levels) - 1
-        self.has_col_loop = plan.col_block is not None and not plan.is_flat
+        self.row_level = len(plan.outer) + 1 if plan.passes else len(plan.levels) - 1
+        self.has_col_loop = plan.col_block is not None and not (plan.is_flat or plan.passes)
         self.outer = OUTER_NAMES[: len(plan.outer)]
         cols = "cols" if plan.col_block is not None else "num_cols"
         self.is_packed = plan.rows_each is not None
         self.steps = StepPrinter(
-            source, scope, row_level=self.row_level, cols=cols, is_packed=self.is_packed
+            source,
+            scope,
+            row_level=self.row_level,
+            cols=cols,
+            vector_cols="c0 : c0 + cols" if plan.passes else "",
+            is_packed=self.is_packed,
         )
-
         self.steps.position = self._position
 
     def print(self) -> None:
@@ -395,6 +399,9 @@ class RowsPrinter:
             return
         for step in self.plan.levels[level]:
             self._step(step, level)
+        if level == self.row_level and self.plan.passes:
+            self._passes()
+            return
         if level == self.row_level or not any(self.plan.levels[level + 1 :]):
             return
         with self.source.block(self._loop(level)):
@@ -403,6 +410,17 @@ class RowsPrinter:
             elif self.has_col_loop and level + 1 == self.row_level - 1:
                 self.source.add("cols = min(COL_BLOCK, num_cols - c0)")
             self._level(level + 1)
+
+    def _passes(self) -> None:
+        """Several passes over the strips of one tile of rows."""
+        for number in range(self.plan.passes):
+            level = self.row_level + 1 + 2 * number
+            with self.source.block("for c0 in range(0, num_cols, COL_BLOCK):"):
+                self.source.add("cols = min(COL_BLOCK, num_cols - c0)")
+                for step in self.plan.levels[level]:
+                    self._step(step, level)
+            for step in self.plan.levels[level + 1]:
+                self._step(step, level + 1)
 
     def _loop(self, level: int) -> str:
         if level < len(self.outer):
@@ -439,7 +457,9 @@ class RowsPrinter:
         windows = [Window(start=name) for name in self.outer]
         windows.append(Window(start="r0", count="rows"))
         windows.append(
-            Window(start="c0", count="cols") if self.has_col_loop else Window(count="num_cols")
+            Window(start="c0", count="cols")
+            if self.has_col_loop or (self.plan.passes and tile.level > self.row_level)
+            else Window(count="num_cols")
         )
         is_spread = tile.kind in (Kind.VECTOR, Kind.ONE) and not is_store
         spread = "PARTITIONS" if is_spread else ""
@@ -451,12 +471,15 @@ class RowsPrinter:
         if self.plan.is_flat or self.is_packed:
             names = [*self.outer, "start"]
         else:
-            names = [*self.outer, "r0", "c0" if self.has_col_loop else ""]
+            is_cut = self.has_col_loop or (self.plan.passes and tile.level > self.row_level)
+            names = [*self.outer, "r0", "c0" if is_cut else ""]
         for loop, stride in zip(names, access.strides, strict=False):
             if any(stride) and loop:
                 terms.append(times(loop, signed(self.scope, stride)))
         steps = [signed(self.scope, s) if any(s) else "0" for s in access.strides]
-        col = f"[{steps[-1]}, {self.steps.cols}]" if tile.is_wide else "[1, 1]"
+        is_whole = self.plan.passes and tile.level < self.row_level
+        cols = "num_cols" if is_whole else self.steps.cols
+        col = f"[{steps[-1]}, {cols}]" if tile.is_wide else "[1, 1]"
         multiplier = times("width", steps[-1]) if self.plan.is_flat else steps[-2]
         if tile.kind in (Kind.VECTOR, Kind.ONE):
             multiplier = "0"

@@ -45,6 +45,7 @@ from nki_agent.builtin.plan import (
     step_writes,
 )
 from nki_agent.builtin.stages import Group
+from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -231,6 +232,10 @@ class RowsPlanner:
             plan = self._lower(space, block)
         usable = self.chip.sbuf_usable_partition_bytes
         needed = self._bytes(plan, buffers=1)
+        if needed > usable and is_reduced and not space.is_flat:
+            striped = self._plan_strips(space, room, demand)
+            if striped is not None:
+                return striped
         if needed > usable:
             node = self._reduction() if is_reduced else self.graph[self.group.nodes[0]]
             raise UnsupportedError(
@@ -240,6 +245,60 @@ class RowsPlanner:
                 hint=f"reduced rows must fit: up to {max(cols) * usable // needed} columns",
             )
         return plan
+
+    def _plan_strips(self, space: _Space, room: int, demand: Demand) -> RowsPlan | None:
+        """Rows in strips of columns; None if even whole vectors do not fit."""
+        cols = group_size(space.groups[-1], space.sizes)
+        row_level = len(space.outer) + 1
+        block = demand.col_block
+        while block >= COL_BLOCK_MIN:
+            plan = self._lower_strips(space, row_level, block)
+            found = strip_bytes(plan.levels, row_level=row_level, cols=max(cols), block=block)
+            if found <= room:
+                return plan
+            block //= 2
+        return None
+
+    def _lower_strips(self, space: _Space, row_level: int, block: int) -> RowsPlan:
+        places = {
+            node: space.place(varying(self.alignments, node), has_col_loop=False)
+            for node in self.group.nodes
+        }
+        passes = Passes(self.graph, places, self.outputs)
+        lowering = StripLowering(
+            self.graph,
+            places=places,
+            numbers=self.captured.numbers(),
+            generation=self.chip.generation,
+            num_levels=row_level + 3 + 2 * passes.count,
+        )
+        lowering.reserve(stored.name for stored in self.buffers.values())
+        walks = {s: self._walks(s, axes) for s, axes in self.operands.items()}
+        operands = {s: space.place(moving_axes(w), has_col_loop=False) for s, w in walks.items()}
+        lower_strips(
+            lowering,
+            passes,
+            operands,
+            row_level=row_level,
+            load=lambda source, place: self._load(lowering, space, source, walks[source], place),
+            store=lambda node: self._store(lowering, space, node),
+        )
+        levels, names = [list(steps) for steps in lowering.levels], lowering.taken_names
+        for level in range(row_level + 1, row_level + 1 + 2 * passes.count, 2):
+            estimate = Estimate(self.chip, block, len(space.sizes))
+            levels[level] = balance(levels[level], estimate, floor_ns=0.0, scratch=names)
+            names = count_names(names, levels[level])
+        return RowsPlan(
+            title=describe(self.captured, self.group.nodes),
+            outer=tuple(group_size(g, space.sizes) for g in space.outer),
+            rows=group_size(space.groups[-2], space.sizes),
+            cols=group_size(space.groups[-1], space.sizes),
+            col_block=block,
+            is_flat=False,
+            rows_each=None,
+            levels=tuple(tuple(steps) for steps in levels),
+            passes=passes.count,
+        )
 
     def _plan_packed(self, space: _Space) -> RowsPlan | None:
         """Several short rows in each partition, where transfers and tiles are too short else."""
@@ -295,9 +354,9 @@ class RowsPlanner:
         )
         lowering.reserve(stored.name for stored in self.buffers.values())
         for source, axes in self.operands.items():
-            self._load(
-                lowering, space, source, self._walks(source, axes), has_col_loop=has_col_loop
-            )
+            walks = self._walks(source, axes)
+            place = space.place(moving_axes(walks), has_col_loop=has_col_loop)
+            self._load(lowering, space, source, walks, place)
         for node_id in self.group.nodes:
             lowering.lower(self.graph[node_id])
         lowering.expect(self.outputs)
@@ -366,12 +425,9 @@ class RowsPlanner:
         space: _Space,
         source: int,
         walks: Sequence[Walk],
-        *,
-        has_col_loop: bool,
+        place: Place,
     ) -> None:
         base = self.graph.base(source)
-        moving = moving_axes(walks)
-        place = space.place(moving, has_col_loop=has_col_loop)
         if base.op is Op.IOTA:
             lowering.offer(source, place, self._access(space, "", walks))
             return
