@@ -168,17 +168,14 @@ def _index_put(
 def _scatter(rules: Rules, x: Ref, dim: int, index: Ref, src: Value = 0.0, **options: Any) -> Ref:
     src = options.get("value", src)
     if isinstance(src, Ref):
-        values = src
-        return _by_position(
-            rules, x, dim, index, lambda old, hit, i: _put(rules, old, hit, values, i)
-        )
+        return _by_position(rules, x, dim, index, partial(_put, rules, src))
     hit = _hits(rules, x, dim, index)
     is_mask = rules.node(x).dtype is DType.BOOL and src and _is_zero(rules, x)
     return hit if is_mask else rules.where(hit, float(src), x)
 
 
 def _hits(rules: Rules, x: Ref, dim: int, index: Ref) -> Ref:
-    """Where any index of the row names the position: one comparison for each, then their maximum."""
+    """Where any index of the row names the position: the maximum of one comparison each."""
     shape, given = rules.node(x).shape, rules.node(index).shape
     _require_rows(shape, given, dim)
     rank = len(shape)

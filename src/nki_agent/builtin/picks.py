@@ -7,6 +7,7 @@ negative and within the table, as PyTorch requires of most of these operators.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Op, UnsupportedError
@@ -167,7 +168,7 @@ def _require_room(
             if plan.function == "take_cols" and all(n == 1 for n in plan.index.cols):
                 found = []  # elements are taken one by one: no row is loaded
         case RankPlan():
-            found = [] if max(plan.source.cols) > PIECE else [plan.source]
+            found = [_widest_search(plan)]
         case RunningPlan():
             found = [plan.source, plan.out]
     room = chip.sbuf_usable_partition_bytes // BUFFERS
@@ -178,6 +179,14 @@ def _require_room(
                 f"a row of {max(matrix.cols)} columns does not fit SBUF",
                 hint=f"rows may have up to {room // matrix.dtype.itemsize} columns",
             )
+
+
+def _widest_search(plan: RankPlan) -> Matrix:
+    """What a search reads at most: a row, or the best of all pieces of one."""
+    pieces = -(-max(plan.source.cols) // PIECE)
+    if pieces == 1:
+        return plan.source
+    return replace(plan.source, cols=tuple(pieces * n for n in plan.count), dtype=DType.FLOAT32)
 
 
 def _ratio(elems: Size, rows: Size) -> Size:
