@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -196,7 +197,8 @@ def test_machine_that_cannot_start_a_worker_loses_the_job(
     with LocalExecutor(workers=1) as executor:
         end = executor.submit(make_job(write_task(tmp_path))).result()
     assert isinstance(end, Lost)
-    assert "ended with status 1" in end.reason
+    # Which of the two is heard first is chance: the end of the process, or that nobody listens.
+    assert re.search("ended with status 1|cannot be reached", end.reason)
 
 
 def test_killed_prepared_process_is_replaced(tmp_path: Path) -> None:
