@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
+from nki_agent.task.task import Task
 from nki_agent.verify.verdict import Stage, Verdict
 from tests.builtin.conftest import MakeTask
 from tests.builtin.operators import HEAD
 
+GOLDEN = Path(__file__).parent / "golden"
 Solve = Callable[..., Verdict]
 Sizes = tuple[int, ...]
 
@@ -39,6 +43,15 @@ class Case:
 def whole(bound: str, shape: str) -> str:
     """Whole numbers below a bound."""
     return f"torch.randint(0, {bound}, ({shape}), dtype=torch.int32)"
+
+
+def compare_golden(name: str, task: Task) -> None:
+    """The text of a kernel as it was read last; `REMAKE=1` before pytest writes it anew."""
+    text = write_kernel(task, Target.TRN2)
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("REMAKE"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
 
 
 X = "torch.randn(m, n)"
@@ -151,6 +164,15 @@ def test_kernel_by_index_is_right_at_two_sizes(
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
 
 
+READ = ("embedding", "sum by index onto a table", "count", "top of long rows")
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name in READ], ids=lambda c: c.name)
+def test_kernel_by_index_reads_as_written(case: Case, make_task: MakeTask) -> None:
+    task, other = (make_task(case.source(sizes)) for sizes in case.sizes)
+    compare_golden(case.name, replace(task, perf=replace(other.dev, name="perf")))
+
+
 LONG = (
     Case("softmax", "F.softmax(x, -1)", {"x": X}, ((130, 60_000), (67, 41_003))),
     Case("layer norm", "F.layer_norm(x, (n,)) * y", {"x": X, "y": X}, ((3, 50_000), (5, 60_007))),
@@ -165,5 +187,6 @@ def test_rows_longer_than_sbuf_are_walked_in_strips(
     task, other = (make_task(case.source(sizes)) for sizes in case.sizes)
     task = replace(task, perf=replace(other.dev, name="perf"))
     assert "for c0 in range(0, num_cols, COL_BLOCK):" in write_kernel(task, Target.TRN2)
+    compare_golden(f"{case.name} in strips", task)
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics

@@ -55,13 +55,13 @@ def print_plan(plan: Plan, *, title: str) -> str:
     _buffers(plan, body)
     if len(plan.stages) == 1 and not _hides_names(plan.stages[0]):
         stage = plan.stages[0]
-        scope = Scope({n: shapes[n] for n in [*stage_reads(stage), *stage_writes(stage)]})
+        tensors = [*stage_reads(stage), *stage_writes(stage)]
+        scope = Scope({n: shapes[n] for n in tensors}, others=shapes)
         _stage(stage, body, scope, helpers=source, prefix="")
     else:
         for index, stage in enumerate(plan.stages):
-            _stage_function(index, stage, source, shapes)
-            tensors = ", ".join([*stage_reads(stage), *stage_writes(stage)])
-            body.add(f"{stage_name(index, stage)}({tensors})")
+            tensors = _stage_function(index, stage, source, shapes)
+            body.add(f"{stage_name(index, stage)}({', '.join(tensors)})")
     body.add(f"return {', '.join(plan.results)}")
     source.add()
     source.add()
@@ -179,16 +179,21 @@ def stage_name(index: int, stage: Stage) -> str:
 
 def _stage_function(
     index: int, stage: Stage, source: Source, shapes: Mapping[str, tuple[Size, ...]]
-) -> None:
+) -> list[str]:
+    """Print it; the tensors that it takes."""
     tensors = [*stage_reads(stage), *stage_writes(stage)]
     body = Source(depth=1)
-    scope = Scope({name: shapes[name] for name in tensors})
+    scope = Scope({name: shapes[name] for name in tensors}, others=shapes)
     _stage(stage, body, scope, helpers=source, prefix=f"stage_{index + 1}_")
+    lines = without_unused(body.lines)
+    text = "\n".join(lines)
+    tensors += [name for name in scope.borrowed if f"{name}.shape" in text]
     source.add()
     source.add()
     source.add(f"def {stage_name(index, stage)}({', '.join(tensors)}):")
     source.add(f'    """{stage.title[:1].upper()}{stage.title[1:]}."""')
-    source.lines.extend(without_unused(body.lines))
+    source.lines.extend(lines)
+    return tensors
 
 
 def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefix: str) -> None:
