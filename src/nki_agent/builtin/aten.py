@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.indexing import INDEXING
+from nki_agent.builtin.indexing import INDEXING, find_bag
 from nki_agent.builtin.losses import LOSSES
 from nki_agent.builtin.moves import MOVES
 from nki_agent.builtin.rules import Ref, Rules, Value
@@ -191,6 +191,8 @@ def _logical_not(rules: Rules, x: Ref) -> Ref:
 
 
 def _sum(rules: Rules, x: Ref, dim: Axes = None, keepdim: int = 0, **_: object) -> Ref:
+    if dim is not None and not keepdim and (bag := find_bag(rules, x, dim)) is not None:
+        return bag
     return rules.reduce("add", x, dim, keepdims=bool(keepdim))
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.moves import MOVES
 from nki_agent.builtin.rules import Ref, Rules, Value
 from nki_agent.isa.dtype import DType
 
@@ -19,6 +20,7 @@ FEW_COLS = 16
 """Up to so many columns are scattered by comparisons with positions."""
 EXACT_MAX = 2**24
 """Indices are computed in float32, which holds whole numbers up to here."""
+PAIR = 2
 Index = Ref | None
 
 
@@ -121,6 +123,23 @@ def _gather(rules: Rules, x: Ref, dim: int, index: Ref, *_: object, **__: object
 def take_cols(rules: Rules, x: Ref, index: Ref) -> Ref:
     """Elements of each row at places of its own."""
     return _pick(rules, "take_cols", [x, index], rules.node(index).shape)
+
+
+def find_bag(rules: Rules, x: Ref, dim: Sequence[int]) -> Ref | None:
+    """A sum of weighted rows that indices name, which needs none of the rows stored."""
+    node = rules.node(x)
+    rank = len(node.shape)
+    pair = node.op is Op.BINARY and node.function == "multiply"
+    if not pair or rank < PAIR or [d % rank for d in dim] != [rank - PAIR]:
+        return None
+    for rows, weight in (node.inputs, reversed(node.inputs)):
+        picked, factor = rules.builder.nodes[rows], rules.builder.nodes[weight]
+        taken = picked.op is Op.PICK and picked.function == "take_rows"
+        if taken and picked.shape == node.shape and factor.shape == (*node.shape[:-1], 1):
+            table, index = picked.inputs
+            inputs = [Ref(table), Ref(index), stored_by_row(rules, Ref(weight))]
+            return _pick(rules, "bag", inputs, (*node.shape[:-PAIR], node.shape[-1]))
+    return None
 
 
 # -- putting and adding ---------------------------------------------------------------------------
@@ -318,7 +337,18 @@ def _running(op: str) -> Callable[[Rules, Ref, int], tuple[Ref, None]]:
     return rule
 
 
+def _stack(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
+    """Along a new last axis elements lie by turns, which is done in SBUF; else side by side."""
+    shape = rules.node(tensors[0]).shape
+    if dim not in (-1, len(shape)) or not shape:
+        made = MOVES["stack"](rules, tensors, dim)
+        assert isinstance(made, Ref)
+        return made
+    return _pick(rules, "interleave", list(tensors), (*shape, len(tensors)))
+
+
 INDEXING: dict[str, Callable[..., Any]] = {
+    "stack": _stack,
     "embedding": _embedding,
     "index_select": _index_select,
     "index": _index,

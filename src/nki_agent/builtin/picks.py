@@ -12,6 +12,9 @@ from dataclasses import replace
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Op, UnsupportedError
 from nki_agent.builtin.plan import (
+    BagPlan,
+    ByIndexPlan,
+    InterleavePlan,
     Matrix,
     Number,
     PickPlan,
@@ -34,6 +37,10 @@ COLS_MIN = 64
 """A product takes as long as one of so many columns."""
 BANKS = 8
 BUFFERS = 2
+SHORT_COLS = 1024
+"""Columns of the short rows that a partition takes together."""
+LANES = 128
+ROWS_EACH_MIN = 4
 PIECE = 16384
 """Columns that one search takes (nki.isa.max8)."""
 
@@ -105,6 +112,32 @@ class _Planner:
             is_one_hot=self.node.function == "add_rows" and _is_one_hot_cheap(out, chip),
         )
 
+    def bag(self) -> BagPlan:
+        """Weighted sums of rows that indices name."""
+        table, index, weight = self.node.inputs
+        cols, size = self.last(self.node.id), self.bag_size(index)
+        return BagPlan(
+            title=self.title,
+            table=self.matrix(table, cols),
+            index=self.matrix(index, size),
+            weight=self.matrix(weight, size),
+            out=self.matrix(self.node.id, cols),
+        )
+
+    def bag_size(self, index: int) -> Size:
+        """Rows of each bag."""
+        bags = _ratio(self.elems(self.node.id), self.last(self.node.id))
+        return _ratio(self.elems(index), bags)
+
+    def interleave(self) -> InterleavePlan:
+        """Elements by turns."""
+        parts = [self.matrix(i, self.last(i)) for i in self.node.inputs]
+        return InterleavePlan(
+            title="put by turns",
+            parts=tuple(parts),
+            out=self.matrix(self.node.id, self.last(self.node.id)),
+        )
+
     def rank(self) -> RankPlan:
         """The first of each row, and their places."""
         source = self.node.inputs[0]
@@ -120,6 +153,7 @@ class _Planner:
             places=found.get("places"),
             count=count,
             is_descending=self.node.function.startswith("top"),
+            rows_each=_rows_each(self.elems(source), self.last(source)),
         )
 
     def running(self) -> RunningPlan:
@@ -135,7 +169,7 @@ class _Planner:
 
 def plan_pick(
     captured: Captured, group: Group, *, buffers: Mapping[int, Stored], chip: ChipSpec
-) -> PickPlan | RankPlan | RunningPlan:
+) -> ByIndexPlan:
     """Plan one stage.
 
     Raises:
@@ -144,9 +178,13 @@ def plan_pick(
     planner = _Planner(captured, group, buffers)
     match planner.node.function.partition("_")[0]:
         case "take":
-            plan: PickPlan | RankPlan | RunningPlan = planner.take()
+            plan: ByIndexPlan = planner.take()
         case "put" | "add":
             plan = planner.change(chip)
+        case "bag":
+            plan = planner.bag()
+        case "interleave":
+            plan = planner.interleave()
         case "running":
             plan = planner.running()
         case _:
@@ -155,14 +193,14 @@ def plan_pick(
     return plan
 
 
-def _require_room(
-    planner: _Planner, plan: PickPlan | RankPlan | RunningPlan, chip: ChipSpec
-) -> None:
+def _require_room(planner: _Planner, plan: ByIndexPlan, chip: ChipSpec) -> None:
     """Rows that are taken are cut into blocks of columns; others must fit."""
     found: list[Matrix | Number | None] = []
     match plan:
-        case PickPlan(function="take_rows"):
+        case PickPlan(function="take_rows") | InterleavePlan():
             pass
+        case BagPlan():
+            found = [plan.table, plan.out]
         case PickPlan():
             found = [plan.table, plan.index, plan.rows, plan.out]
             if plan.function == "take_cols" and all(n == 1 for n in plan.index.cols):
@@ -179,6 +217,13 @@ def _require_room(
                 f"a row of {max(matrix.cols)} columns does not fit SBUF",
                 hint=f"rows may have up to {room // matrix.dtype.itemsize} columns",
             )
+
+
+def _rows_each(elems: Size, cols: Size) -> int | None:
+    """Rows that a partition takes, where single ones would make transfers too short."""
+    tiles = max(elems) // max(cols) // LANES
+    each = min(SHORT_COLS // max(cols), tiles)
+    return each if each >= ROWS_EACH_MIN else None
 
 
 def _widest_search(plan: RankPlan) -> Matrix:

@@ -418,6 +418,28 @@ class RankPlan:
     places: Matrix | None
     count: Size
     is_descending: bool
+    rows_each: int | None = None
+    """Short rows are loaded and stored up to so many for each partition; None for one at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagPlan:
+    """The sum of the rows of `table` that each row of `index` names, times their weights."""
+
+    title: str
+    table: Matrix
+    index: Matrix
+    weight: Matrix
+    out: Matrix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterleavePlan:
+    """Elements of several matrices by turns: the last axis of `out` counts the parts."""
+
+    title: str
+    parts: tuple[Matrix, ...]
+    out: Matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,7 +452,8 @@ class RunningPlan:
     out: Matrix
 
 
-Stage = RowsPlan | MatmulPlan | TransposePlan | AttentionPlan | PickPlan | RankPlan | RunningPlan
+ByIndexPlan = PickPlan | RankPlan | RunningPlan | BagPlan | InterleavePlan
+Stage = RowsPlan | MatmulPlan | TransposePlan | AttentionPlan | ByIndexPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

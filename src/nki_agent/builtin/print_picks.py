@@ -13,6 +13,7 @@ from nki_agent.builtin.text import Scope, Source
 LOCALS = frozenset(
     {"rows", "cols", "each", "size", "places", "values", "tile", "data", "held", "sums", "start"}
     | {"numbers", "starts", "added", "one_hot", "is_same", "chosen", "found", "count", "pieces"}
+    | {"weights", "share", "ordered", "turns", "part_1", "part_2", "part_3", "part_4"}
     | {"width", "product", "shape", "best_values", "best_places", "elements"}
 )
 """Names of these stages: a tensor that is called so gets another one."""

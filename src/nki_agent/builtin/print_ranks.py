@@ -10,7 +10,6 @@ from nki_agent.builtin.picks import PIECE
 from nki_agent.builtin.plan import RankPlan
 from nki_agent.builtin.print_picks import Names
 from nki_agent.builtin.text import Scope, Source
-from nki_agent.isa.dtype import DType
 
 RANK = '''def rank(values, places, data):
     """Writes the largest elements of each row of data into values, in descending order.
@@ -29,6 +28,8 @@ RANK = '''def rank(values, places, data):
                 dst=data, data=data, vals=best, imm=LOWEST, dst_idx=places[:, k0 : k0 + 8]
             )
 '''
+EIGHT = 8
+"""Values that one search finds."""
 LOWEST = "LOWEST = -3.4028235e38  # below every value that is ranked"
 
 
@@ -56,6 +57,9 @@ class RankPrinter:
         self.places = self.names.view(plan.places, "num_rows", "num_kept") if plan.places else ""
         self.source.note("The search goes by eights, and takes rows of at least eight.")
         add("count = (num_kept + 7) // 8 * 8")
+        if plan.rows_each is not None:
+            self._packed(source)
+            return
         with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
             add("rows = min(PARTITIONS, num_rows - r0)")
             self.names.tile("values", "(rows, count)", "float32")
@@ -67,27 +71,60 @@ class RankPrinter:
                 add("rank(values, places, data)")
             self._store()
 
+    def _packed(self, source: str) -> None:
+        """Short rows: several for each partition, ranked one after the other."""
+        plan, add, tile = self.plan, self.source.add, self.names.tile
+        blocks = f"row_blocks(num_rows, {plan.rows_each})"
+        with self.source.block(f"for start, rows, each in {blocks}:"):
+            is_short = min(plan.source.cols) < EIGHT
+            tile(
+                "data", f"(rows, each, {'max(num_cols, 8)' if is_short else 'num_cols'})", "float32"
+            )
+            if is_short:
+                add(f"nisa.memset(dst=data, value={'' if plan.is_descending else '-'}LOWEST)")
+            part = "data[:, :, :num_cols]" if is_short else "data"
+            add(f"nisa.dma_copy(dst={part}, src={self._run(source, 'num_cols')})")
+            self._negate("data")
+            tile("values", "(rows, each, count)", "float32")
+            tile("places", "(rows, each, count)", "uint32")
+            with self.source.block("for e in range(each):"):
+                add("rank(values[:, e, :], places[:, e, :], data[:, e, :])")
+            if plan.values is not None:
+                self._negate("values")
+                target = self._run(self.values, "num_kept")
+                add(f"nisa.dma_copy(dst={target}, src=values[:, :, :num_kept])")
+            if plan.places is not None:
+                target = self._run(self.places, "num_kept")
+                add(f"nisa.dma_copy(dst={target}, src=places[:, :, :num_kept])")
+
+    @staticmethod
+    def _run(tensor: str, cols: str) -> str:
+        """Rows that follow each other in one partition."""
+        pattern = f"[[each * {cols}, rows], [{cols}, each], [1, {cols}]]"
+        return f"{tensor}.ap(pattern={pattern}, offset=start * {cols})"
+
+    def _negate(self, tile: str) -> None:
+        if not self.plan.is_descending:
+            self.source.add(
+                f"nisa.tensor_scalar(dst={tile}, data={tile}, op0=nl.multiply, operand0=-1.0)"
+            )
+
     def _load(self, source: str, cols: str, start: str) -> None:
         plan, add = self.plan, self.source.add
         window = f"{start} : {start} + {cols}" if start else ":"
-        if (
-            min(plan.source.cols) < DType.FLOAT32.itemsize * 2
-            or plan.source.dtype is not DType.FLOAT32
-        ):
+        if min(plan.source.cols) < EIGHT:
             self._load_wide(source, cols, window)
         else:
             self.names.tile("data", f"(rows, {cols})", "float32")
             add(f"nisa.dma_copy(dst=data, src={source}[r0 : r0 + rows, {window}])")
-        if not plan.is_descending:
-            add("nisa.tensor_scalar(dst=data, data=data, op0=nl.multiply, operand0=-1.0)")
+        self._negate("data")
 
     def _load_wide(self, source: str, cols: str, window: str) -> None:
-        """Rows of fewer than eight are filled up; other dtypes are widened on the way."""
+        """Rows of fewer than eight are filled up."""
         add = self.source.add
         self.names.tile("data", f"(rows, max({cols}, 8))", "float32")
-        if min(self.plan.source.cols) < 2 * DType.FLOAT32.itemsize:
-            lowest = "LOWEST" if self.plan.is_descending else "-LOWEST"
-            add(f"nisa.memset(dst=data, value={lowest})")
+        lowest = "LOWEST" if self.plan.is_descending else "-LOWEST"
+        add(f"nisa.memset(dst=data, value={lowest})")
         add(f"nisa.dma_copy(dst=data[:, :{cols}], src={source}[r0 : r0 + rows, {window}])")
 
     def _pieces(self, source: str) -> None:
@@ -111,8 +148,7 @@ class RankPrinter:
     def _store(self) -> None:
         plan, add = self.plan, self.source.add
         if plan.values is not None:
-            if not plan.is_descending:
-                add("nisa.tensor_scalar(dst=values, data=values, op0=nl.multiply, operand0=-1.0)")
+            self._negate("values")
             add(f"nisa.dma_copy(dst={self.values}[r0 : r0 + rows, :], src=values[:, :num_kept])")
         if plan.places is not None:
             add(f"nisa.dma_copy(dst={self.places}[r0 : r0 + rows, :], src=places[:, :num_kept])")

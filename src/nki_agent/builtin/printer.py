@@ -13,7 +13,10 @@ from nki_agent.builtin.picks import PIECE
 from nki_agent.builtin.plan import (
     Argument,
     AttentionPlan,
+    BagPlan,
     Buffer,
+    ByIndexPlan,
+    InterleavePlan,
     Load,
     MatmulPlan,
     Matrix,
@@ -29,6 +32,7 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
+from nki_agent.builtin.print_mixes import BagPrinter, InterleavePrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter
 from nki_agent.builtin.print_products import (
     TransposePrinter,
@@ -73,7 +77,7 @@ def print_plan(plan: Plan, *, title: str) -> str:
 
 def _hides_names(stage: Stage) -> bool:
     """Whether a stage has names of its own that are names of tensors too."""
-    is_pick = isinstance(stage, PickPlan | RankPlan | RunningPlan)
+    is_pick = isinstance(stage, ByIndexPlan)
     return is_pick and bool(LOCALS & {*stage_reads(stage), *stage_writes(stage)})
 
 
@@ -123,7 +127,7 @@ def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
         return stage.is_one_hot
-    return isinstance(stage, RowsPlan) and stage.rows_each is not None
+    return isinstance(stage, RowsPlan | RankPlan) and stage.rows_each is not None
 
 
 def stage_reads(stage: Stage) -> list[str]:
@@ -149,6 +153,10 @@ def stage_reads(stage: Stage) -> list[str]:
             found = [m.tensor for m in operands if isinstance(m, Matrix)]
         case RankPlan() | RunningPlan():
             found = [stage.source.tensor]
+        case BagPlan():
+            found = [stage.table.tensor, stage.index.tensor, stage.weight.tensor]
+        case InterleavePlan():
+            found = [part.tensor for part in stage.parts]
     return list(dict.fromkeys(found))
 
 
@@ -164,7 +172,7 @@ def stage_writes(stage: Stage) -> list[str]:
             ]
         case TransposePlan():
             found = [stage.target.tensor]
-        case AttentionPlan() | PickPlan() | RunningPlan():
+        case AttentionPlan() | PickPlan() | RunningPlan() | BagPlan() | InterleavePlan():
             found = [stage.out.tensor]
         case RankPlan():
             found = [m.tensor for m in (stage.values, stage.places) if m is not None]
@@ -212,6 +220,10 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             RankPrinter(stage, source, scope).print()
         case RunningPlan():
             RunningPrinter(stage, source, scope).print()
+        case BagPlan():
+            BagPrinter(stage, source, scope).print()
+        case InterleavePlan():
+            InterleavePrinter(stage, source, scope).print()
 
 
 def _buffers(plan: Plan, source: Source) -> None:
