@@ -194,15 +194,12 @@ def _scatter(rules: Rules, x: Ref, dim: int, index: Ref, src: Value = 0.0, **opt
 
 
 def _hits(rules: Rules, x: Ref, dim: int, index: Ref) -> Ref:
-    """Where any index of the row names the position: the maximum of one comparison each."""
+    """1 where any index of the row names the position, however many there are."""
     shape, given = rules.node(x).shape, rules.node(index).shape
     _require_rows(shape, given, dim)
-    rank = len(shape)
-    places = rules.builder.iota((shape[-1], 1), steps=(1, 0))
-    last = rules.builder.append_axis(index.id)
-    order = [*range(rank - 1), rank, rank - 1]
-    equal = rules.binary("equal", Ref(places), Ref(rules.builder.permute(last, order)))
-    return rules.reduce("maximum", equal, [-1])
+    by_row = stored_by_row(rules, index)
+    marks = rules.builder.pick("mark_cols", [by_row.id], shape, DType.UINT8)
+    return Ref(rules.builder.cast(marks, DType.BOOL))
 
 
 def _scatter_add(rules: Rules, x: Ref, dim: int, index: Ref, src: Ref) -> Ref:

@@ -138,6 +138,18 @@ class _Planner:
             out=self.matrix(self.node.id, self.last(self.node.id)),
         )
 
+    def mark(self) -> PickPlan:
+        """Ones at the places that indices name."""
+        index = self.node.inputs[0]
+        return PickPlan(
+            title=self.title,
+            function=self.node.function,
+            table=(0.0,) * len(self.captured.graphs),
+            index=self.matrix(index, self.last(index)),
+            rows=None,
+            out=self.matrix(self.node.id, self.last(self.node.id)),
+        )
+
     def rank(self) -> RankPlan:
         """The first of each row, and their places."""
         source = self.node.inputs[0]
@@ -181,6 +193,8 @@ def plan_pick(
             plan: ByIndexPlan = planner.take()
         case "put" | "add":
             plan = planner.change(chip)
+        case "mark":
+            plan = planner.mark()
         case "bag":
             plan = planner.bag()
         case "interleave":

@@ -397,7 +397,7 @@ class PickPlan:
 
     title: str
     function: str
-    """`take_rows`, `take_cols`, `put_rows`, `add_rows`."""
+    """`take_rows`, `take_cols`, `put_rows`, `add_rows`, `mark_cols`."""
     table: Matrix | Number
     """What is taken from, or what `out` holds before rows are put or added: perhaps one number."""
     index: Matrix

@@ -13,6 +13,7 @@ from nki_agent.builtin.text import Scope, Source
 LOCALS = frozenset(
     {"rows", "cols", "each", "size", "places", "values", "tile", "data", "held", "sums", "start"}
     | {"numbers", "starts", "added", "one_hot", "is_same", "chosen", "found", "count", "pieces"}
+    | {"wanted", "marks", "place", "is_here"}
     | {"weights", "share", "ordered", "turns", "part_1", "part_2", "part_3", "part_4"}
     | {"width", "product", "shape", "best_values", "best_places", "elements"}
 )
@@ -55,6 +56,12 @@ class Names:
         self.source.add(f"{name} = nl.ndarray({shape}, dtype=nl.{dtype}, buffer=nl.{memory})")
 
 
+def run_of_rows(tensor: str, cols: str) -> str:
+    """Rows that follow each other in one partition."""
+    pattern = f"[[each * {cols}, rows], [{cols}, each], [1, {cols}]]"
+    return f"{tensor}.ap(pattern={pattern}, offset=start * {cols})"
+
+
 class PickPrinter:
     """Prints one PickPlan into a function body."""
 
@@ -73,6 +80,8 @@ class PickPrinter:
                 self._take_one()
             case "take_cols":
                 self._take_cols()
+            case "mark_cols":
+                self._mark_cols()
             case "put_rows":
                 self._start_out()
                 self._put_rows()
@@ -158,6 +167,32 @@ class PickPrinter:
             self.names.tile("tile", "(rows, num_taken)", plan.table.dtype.value)
             add("nisa.nc_n_gather(dst=tile, data=data, indices=places)")
             add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, :], src=tile)")
+
+    def _mark_cols(self) -> None:
+        plan, add = self.plan, self.source.add
+        self.names.size("num_rows", plan.index.rows, plan.index)
+        self.names.size("num_marks", plan.index.cols, plan.index, from_last=True)
+        self.names.size("num_cols", plan.out.cols, plan.out, from_last=True)
+        index = self.names.view(plan.index, "num_rows", "num_marks")
+        out = self.names.view(plan.out, "num_rows", "num_cols")
+        self.names.tile("numbers", "(PARTITIONS, num_cols)", "float32")
+        add("nisa.iota(dst=numbers, pattern=[[1, num_cols]])")
+        each = max(1, CHUNK // max(plan.out.cols))
+        with self.source.block(f"for start, rows, each in row_blocks(num_rows, {each}):"):
+            self.names.tile("places", "(rows, each, num_marks)", "float32")
+            add(f"nisa.dma_copy(dst=places, src={run_of_rows(index, 'num_marks')})")
+            add("wanted = numbers[:rows].expand_dim(1).broadcast(1, each)")
+            self.names.tile("marks", "(rows, each, num_cols)", plan.out.dtype.value)
+            with self.source.block("for k in range(num_marks):"):
+                self.names.tile("is_here", "(rows, each, num_cols)", plan.out.dtype.value)
+                add("place = places[:, :, k : k + 1].broadcast(2, num_cols)")
+                add(
+                    "nisa.tensor_tensor(dst=is_here if k else marks, data1=wanted, data2=place,"
+                    " op=nl.equal)"
+                )
+                with self.source.block("if k:"):
+                    add("nisa.tensor_tensor(dst=marks, data1=marks, data2=is_here, op=nl.maximum)")
+            add(f"nisa.dma_copy(dst={run_of_rows(out, 'num_cols')}, src=marks)")
 
     # -- putting ----------------------------------------------------------------------------------
     def _start_out(self) -> None:

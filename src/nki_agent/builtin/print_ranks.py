@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nki_agent.builtin.picks import PIECE
 from nki_agent.builtin.plan import RankPlan
-from nki_agent.builtin.print_picks import Names
+from nki_agent.builtin.print_picks import Names, run_of_rows
 from nki_agent.builtin.text import Scope, Source
 
 RANK = '''def rank(values, places, data):
@@ -83,7 +83,7 @@ class RankPrinter:
             if is_short:
                 add(f"nisa.memset(dst=data, value={'' if plan.is_descending else '-'}LOWEST)")
             part = "data[:, :, :num_cols]" if is_short else "data"
-            add(f"nisa.dma_copy(dst={part}, src={self._run(source, 'num_cols')})")
+            add(f"nisa.dma_copy(dst={part}, src={run_of_rows(source, 'num_cols')})")
             self._negate("data")
             tile("values", "(rows, each, count)", "float32")
             tile("places", "(rows, each, count)", "uint32")
@@ -91,17 +91,11 @@ class RankPrinter:
                 add("rank(values[:, e, :], places[:, e, :], data[:, e, :])")
             if plan.values is not None:
                 self._negate("values")
-                target = self._run(self.values, "num_kept")
+                target = run_of_rows(self.values, "num_kept")
                 add(f"nisa.dma_copy(dst={target}, src=values[:, :, :num_kept])")
             if plan.places is not None:
-                target = self._run(self.places, "num_kept")
+                target = run_of_rows(self.places, "num_kept")
                 add(f"nisa.dma_copy(dst={target}, src=places[:, :, :num_kept])")
-
-    @staticmethod
-    def _run(tensor: str, cols: str) -> str:
-        """Rows that follow each other in one partition."""
-        pattern = f"[[each * {cols}, rows], [{cols}, each], [1, {cols}]]"
-        return f"{tensor}.ap(pattern={pattern}, offset=start * {cols})"
 
     def _negate(self, tile: str) -> None:
         if not self.plan.is_descending:

@@ -126,7 +126,7 @@ def _constants(plan: Plan, source: Source) -> None:
 def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
-        return stage.is_one_hot
+        return stage.is_one_hot or stage.function == "mark_cols"
     return isinstance(stage, RowsPlan | RankPlan) and stage.rows_each is not None
 
 
