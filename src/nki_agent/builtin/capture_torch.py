@@ -27,6 +27,7 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.indexing import product_by_row
 from nki_agent.builtin.rules import Ref, Rules
 from nki_agent.isa.dtype import DType, find_dtype
 from nki_agent.task.task import ShapeSet
@@ -377,6 +378,10 @@ class _Products(TorchFunctionMode):
         with tracer.paused():
             result = first @ second
         pair = tracer.find(first, "matmul"), tracer.find(second, "matmul")
+        by_row = product_by_row(tracer.rules, Ref(pair[0]), Ref(pair[1]))
+        if by_row is not None:
+            tracer.bind(result, by_row.id)
+            return result
         tracer.bind(result, tracer.builder.matmul(*pair, _dtype_of(result, "matmul")))
         return result
 

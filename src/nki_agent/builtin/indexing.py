@@ -142,6 +142,34 @@ def find_bag(rules: Rules, x: Ref, dim: Sequence[int]) -> Ref | None:
     return None
 
 
+def product_by_row(rules: Rules, x: Ref, weights: Ref) -> Ref | None:
+    """Rows of x, each times the matrix that its index names; None if it is another product.
+
+    Every matrix is multiplied with all rows, and each row takes its own result: matrices are few,
+    and copies of them, one for each row, would be many.
+    """
+    builder, node = rules.builder, rules.node(weights)
+    if node.op is not Op.PICK or node.function != "take_rows":
+        return None
+    table, index = (builder.nodes[i] for i in node.inputs)
+    count, depth = node.shape[0], node.shape[1]
+    by_row = rules.node(x).shape == (count, 1, depth) and index.shape == (count,)
+    if not by_row or len(table.shape) != len(node.shape) or table.shape[0] > count:
+        return None
+    walk = rules.node(x).strides or contiguous_strides(rules.node(x).shape)
+    rows = builder.view(
+        builder.base_of(x.id),
+        shape=(count, depth),
+        strides=(walk[0], walk[2]),
+        offset=rules.node(x).offset,
+    )
+    every = Ref(builder.matmul(rows, table.id, table.dtype))
+    number = rules.add(
+        rules.mul(Ref(index.id), float(count)), Ref(builder.iota((count,), steps=(1,)))
+    )
+    return _pick(rules, "take_rows", [every, number], (count, 1, node.shape[2]))
+
+
 # -- putting and adding ---------------------------------------------------------------------------
 
 
