@@ -124,6 +124,8 @@ CASES = (
     Case("ascending", "torch.sort(x, 1)[0]", {"x": X}, SIZES),
     Case("largest of columns", "torch.argmax(x, 0).int()", {"x": X}, SIZES),
     Case("running maximum", "torch.cummax(x, 1).values", {"x": X}, SIZES),
+    Case("running sum", "torch.cumsum(x, 1)", {"x": X}, SIZES),
+    Case("running product", "torch.cumprod(x.sigmoid() + 0.6, 1)", {"x": X}, SIZES),
     Case(
         "cross-entropy",
         "F.cross_entropy(x, i.long(), reduction='none')",

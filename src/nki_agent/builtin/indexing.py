@@ -388,6 +388,7 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "argmax": _argmax,
     "argmin": _argmin,
     "cumsum": _running("add"),
+    "cumprod": _running("multiply"),
     "cummax": _running("maximum"),
     "cummin": _running("minimum"),
 }
