@@ -15,9 +15,10 @@ from tests.builtin.operators import Operator, Shapes
 from tests.judging import SOFTMAX_TASK
 
 CASES: tuple[tuple[str, Shapes, str], ...] = (
-    ("torch.cummax(x, -1).values", ((40, 50),), "aten.cummax"),
+    ("torch.special.i0e(x)", ((40, 50),), "aten.special_i0e"),
     ("torch.where(x.sum() > 0, x, -x) if x.sum() > 0 else x", ((40, 50),), "branches on values"),
-    ("F.softmax(x, -1)", ((4, 60_000),), "columns"),
+    ("torch.sort(x, -1).values", ((4, 60_000),), "columns"),
+    ("torch.cumsum(x, -1)", ((4, 60_000),), "columns"),
 )
 
 
@@ -32,7 +33,7 @@ def test_operator_without_a_rule_is_named(
 
 
 HINTED = {
-    "torch operator": "def reference(x):\n    return torch.cummax(x, -1).values",
+    "torch operator": "def reference(x):\n    return torch.special.i0e(x)",
     "numpy ufunc": "def reference(x):\n    return np.cbrt(x)",
     "numpy function": "def reference(x):\n    return np.sort(x)",
     "update": "UPDATES = ('x',)\n\n\ndef reference(x):\n    x += 1",

@@ -134,6 +134,7 @@ VECTORS = (
     Operator("kept", "x.sum(0, keepdim=True)", ((5000,),)),
     Operator("largest product", "(x * y).amax()", ((4099,), (4099,))),
     Operator("norm", "torch.linalg.vector_norm(x)", ((70_001,),)),
+    Operator("count", "(x > 0.5).sum().float()", ((1_300,),)),
     Operator("few", "x.mean()", ((7,),)),
 )
 

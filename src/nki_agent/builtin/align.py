@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nki_agent.builtin.graph import PRODUCTS, WINDOWED, Graph, Node, Op, contiguous_strides
-from nki_agent.builtin.plan import Size, Stored
+from nki_agent.builtin.plan import Stored
+from nki_agent.builtin.tile_steps import Size
 
 Axes = tuple[int | None, ...]
 

@@ -13,7 +13,9 @@ from functools import partial
 from typing import Any
 
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.moves import MOVES, cut
+from nki_agent.builtin.indexing import INDEXING, find_bag
+from nki_agent.builtin.losses import LOSSES
+from nki_agent.builtin.moves import MOVES
 from nki_agent.builtin.norms import NORMS
 from nki_agent.builtin.rules import Ref, Rules, Value
 from nki_agent.builtin.scans import scan_rule
@@ -169,12 +171,6 @@ def _erfc(rules: Rules, x: Ref) -> Ref:
     return rules.sub(1.0, rules.unary("erf", x))
 
 
-def _glu(rules: Rules, x: Ref, dim: int = -1) -> Ref:
-    half = rules.node(x).shape[dim] // 2
-    linear, gate = (cut(rules, x, dim, start, start + half) for start in (0, half))
-    return rules.mul(linear, rules.unary("sigmoid", gate))
-
-
 # -- choices --------------------------------------------------------------------------------------
 
 
@@ -199,6 +195,8 @@ def _logical_not(rules: Rules, x: Ref) -> Ref:
 
 
 def _sum(rules: Rules, x: Ref, dim: Axes = None, keepdim: int = 0, **_: object) -> Ref:
+    if dim is not None and not keepdim and (bag := find_bag(rules, x, dim)) is not None:
+        return bag
     return rules.reduce("add", x, dim, keepdims=bool(keepdim))
 
 
@@ -342,6 +340,8 @@ ATEN: dict[str, Rule] = {
     **MOVES,
     **NORMS,
     **WINDOWS,
+    **INDEXING,
+    **LOSSES,
     **{name: partial(_unary, function) for name, function in _UNARY.items()},
     **{name: partial(_binary, function) for name, function in _BINARY.items()},
     "add": _add,
@@ -364,7 +364,6 @@ ATEN: dict[str, Rule] = {
     "threshold": _threshold,
     "softshrink": _softshrink,
     "hardshrink": _hardshrink,
-    "glu": _glu,
     "log1p": _log1p,
     "expm1": _expm1,
     "exp2": _exp2,

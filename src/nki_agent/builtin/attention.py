@@ -15,19 +15,7 @@ from nki_agent.builtin.align import Walk, group_size, merge_axes
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
 from nki_agent.builtin.matching import Attention
-from nki_agent.builtin.plan import (
-    Access,
-    Activate,
-    AffineSelect,
-    AttentionPlan,
-    Kind,
-    Scalar,
-    Scale,
-    Size,
-    Step,
-    Stored,
-    Tile,
-)
+from nki_agent.builtin.plan import AttentionPlan, Stored
 from nki_agent.builtin.products import (
     MATRIX_RANK,
     MatmulPlanner,
@@ -36,6 +24,17 @@ from nki_agent.builtin.products import (
     product_dtype,
 )
 from nki_agent.builtin.stages import Group
+from nki_agent.builtin.tile_steps import (
+    Access,
+    Activate,
+    AffineSelect,
+    Kind,
+    Scalar,
+    Scale,
+    Size,
+    Step,
+    Tile,
+)
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 

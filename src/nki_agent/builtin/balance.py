@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from nki_agent.builtin.plan import (
+from nki_agent.builtin.tile_steps import (
     Accumulate,
     Activate,
     AffineSelect,
@@ -153,7 +153,7 @@ def balance(
             engine: base.get(engine, 0.0) + ns for engine, ns in estimate.loads(made).items()
         }
         changes = sum(1 for number in choice if number)
-        cost = (max(floor_ns, *loads.values()), changes, sum(loads.values()))
+        cost = (max((floor_ns, *loads.values())), changes, sum(loads.values()))
         if best_cost is None or cost < best_cost:
             best, best_cost = made, cost
     return best

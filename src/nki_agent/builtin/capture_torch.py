@@ -27,6 +27,7 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.indexing import product_by_row
 from nki_agent.builtin.pruning import finish
 from nki_agent.builtin.rules import Ref, Rules
 from nki_agent.isa.dtype import DType, find_dtype
@@ -53,7 +54,6 @@ _STORAGE_OPTIONS = frozenset(
 _HINTS = {
     "convolution": "convolutions come with a later version",
     "arange": "pass the positions as an input",
-    "embedding": "gathers come with a later version",
     "_local_scalar_dense": "control flow on values cannot be traced; use `torch.where`",
 }
 
@@ -66,7 +66,7 @@ def capture_torch(shapes: ShapeSet, reference: TorchReference) -> Graph:
         TaskError: the user's code raised on tensors without data.
     """
     builder = GraphBuilder()
-    tracer = _Tracer(builder)
+    tracer = _Tracer(builder, float8=_float8_of(shapes))
     native = {b.argument.name: (b.native_shape, b.native_dtype) for b in reference.call.bindings()}
     native |= {
         w.argument.name: (w.native_shape, str(w.tensor.dtype).removeprefix("torch."))
@@ -113,10 +113,19 @@ def _output(tracer: _Tracer, name: str, value: Any) -> int:
 
 
 def _torch_dtype(name: str) -> torch.dtype:
-    found = getattr(torch, "bool" if name == "bool_" else name, None)
+    # PyTorch's one e4m3 has the chip's codes for all that the chip's can hold.
+    names = {"bool_": "bool", DType.FLOAT8_E4M3.value: DType.FLOAT8_E4M3FN.value}
+    found = getattr(torch, names.get(name, name), None)
     if not isinstance(found, torch.dtype):
         raise UnsupportedError(name, "PyTorch has no such dtype")
     return found
+
+
+def _float8_of(shapes: ShapeSet) -> DType:
+    """What PyTorch's e4m3 is on the chip: the one with 240 as its largest, if the task has it."""
+    dtypes = {t.dtype for t in shapes.tensors} | {o.dtype for o in shapes.outputs}
+    is_ocp = DType.FLOAT8_E4M3FN in dtypes and DType.FLOAT8_E4M3 not in dtypes
+    return DType.FLOAT8_E4M3FN if is_ocp else DType.FLOAT8_E4M3
 
 
 def _dtype_of(tensor: torch.Tensor, origin: str) -> DType:
@@ -141,9 +150,10 @@ def _quiet() -> Iterator[None]:
 class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records each operator while it is active."""
 
-    def __init__(self, builder: GraphBuilder) -> None:
+    def __init__(self, builder: GraphBuilder, float8: DType = DType.FLOAT8_E4M3) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.builder = builder
+        self.float8 = float8
         self.rules = Rules(builder)
         self.fault: NkiAgentError | None = None
         self.is_paused = False
@@ -241,7 +251,8 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _stored(self, node: int, tensor: torch.Tensor, origin: str) -> int:
         """The node with the dtype that the reference stores."""
-        return self.builder.cast(node, _dtype_of(tensor, origin))
+        dtype = _dtype_of(tensor, origin)
+        return self.builder.cast(node, self.float8 if dtype is DType.FLOAT8_E4M3FN else dtype)
 
     def _nodes_of(
         self, name: str, func: Any, args: Any, kwargs: dict[str, Any], result: Any
@@ -311,6 +322,7 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 _MATMULS = frozenset(
     {torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm}
 )
+_REPEATS = frozenset({torch.repeat_interleave, torch.Tensor.repeat_interleave})
 _CONSTANTS = frozenset({torch.tensor, torch.as_tensor})
 _MATRIX_RANK = 2
 HEADED_RANK = 3
@@ -336,6 +348,8 @@ class _Products(TorchFunctionMode):
             return _max_pool1d(*args, **kwargs)
         if func is nnf.instance_norm:
             return _instance_norm(*args, **kwargs)
+        if func in _REPEATS and len(args) + len(kwargs) > 1 and self._is_even(*args, **kwargs):
+            return self._repeat(*args, **kwargs)
         if func in _CONSTANTS:
             # Without data a constant would lose its value.
             kwargs.setdefault("device", "cpu")
@@ -345,12 +359,34 @@ class _Products(TorchFunctionMode):
                 return self._multiply(first, second)
         return func(*args, **kwargs)
 
+    @staticmethod
+    def _is_even(_: Any, repeats: Any = None, dim: int | None = None, **__: Any) -> bool:
+        return isinstance(repeats, int) and dim is not None
+
+    def _repeat(self, x: torch.Tensor, repeats: int, dim: int, **_: Any) -> torch.Tensor:
+        """Each element of an axis so many times, stored: the same nodes at every size."""
+        tracer, axis = self._tracer, dim % x.dim()
+        sizes = [-1] * (x.dim() + 1)
+        sizes[axis + 1] = repeats
+        spread = self._tracer.stand_in(x).unsqueeze(axis + 1).expand(sizes)
+        stored = tracer.builder.unary("copy", tracer.find(spread, "repeat_interleave"))
+        with tracer.paused():
+            result = spread.flatten(axis, axis + 1).clone()
+        shape = tuple(result.shape)
+        view = tracer.builder.view(stored, shape=shape, strides=contiguous_strides(shape))
+        tracer.bind(result, view)
+        return result
+
     def _multiply(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         tracer = self._tracer
         tracer.builder.origin = "aten.matmul"
         with tracer.paused():
             result = first @ second
         pair = tracer.find(first, "matmul"), tracer.find(second, "matmul")
+        by_row = product_by_row(tracer.rules, Ref(pair[0]), Ref(pair[1]))
+        if by_row is not None:
+            tracer.bind(result, by_row.id)
+            return result
         tracer.bind(result, tracer.builder.matmul(*pair, _dtype_of(result, "matmul")))
         return result
 

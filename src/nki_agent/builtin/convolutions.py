@@ -28,22 +28,12 @@ from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
-from nki_agent.builtin.plan import (
-    Access,
-    ConvolutionPlan,
-    Kind,
-    Load,
-    PoolPlan,
-    Size,
-    Span,
-    Step,
-    Store,
-    Stored,
-    Tile,
-)
-from nki_agent.builtin.rows import Demand, describe, loaded_dtype
+from nki_agent.builtin.plan import ConvolutionPlan, PoolPlan, Span, Stored
+from nki_agent.builtin.rows import Demand, loaded_dtype
 from nki_agent.builtin.stages import Group
+from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile
 from nki_agent.builtin.tilings import PAIR, Layers, Tiling, list_tilings, share_taps, tile_ns
+from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine

@@ -63,6 +63,8 @@ class Op(StrEnum):
     """A vector reduced to one number for each partition."""
     STATE = "state"
     """What each step of a loop finds: rows that the PARTS node of the same name writes."""
+    PICK = "pick"
+    """Elements or rows by run-time indices, or by their rank in a row: see `picks`."""
 
 
 ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
@@ -477,6 +479,9 @@ class GraphBuilder:
         if base.op is not Op.UNARY or base.function != "copy" or base.dtype is not DType.FLOAT32:
             return None
         source = self.nodes[base.inputs[0]]
+        if source.dtype in (DType.INT8, DType.UINT8):
+            # bfloat16 holds every whole number of eight bits.
+            source = self.nodes[self.unary("copy", source.id, DType.BFLOAT16)]
         if not source.dtype.is_float or source.dtype.itemsize >= base.dtype.itemsize:
             return None
         if node.op is not Op.VIEW:
@@ -502,6 +507,12 @@ class GraphBuilder:
         """What was cast to float32 from a shorter float, if it was."""
         found = self._narrow(node_id)
         return node_id if found is None else found
+
+    def pick(self, function: str, inputs: Sequence[int], shape: Shape, dtype: DType) -> int:
+        """A PICK of operands that each lie row by row from their first element on."""
+        return self.add(
+            op=Op.PICK, function=function, inputs=tuple(inputs), shape=shape, dtype=dtype
+        )
 
     def transpose(self, source: int) -> int:
         """A view stored row by row through the Tensor Engine."""

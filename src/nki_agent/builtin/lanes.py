@@ -1,18 +1,20 @@
 """Reductions of long vectors: each partition reduces its share, then the shares are reduced.
 
 Law: the shares of a vector lie flat over the partitions, so that no partition holds the whole; the
-first stage leaves one number for each partition.
+first stage leaves one number for each partition, in float32: a conversion of what all tiles add to
+would come before the last of them.
 """
 
 from __future__ import annotations
 
 from nki_agent.builtin.graph import ELEMENTWISE, GraphBuilder, Node, Op
 from nki_agent.builtin.pending import Place, Tiles
-from nki_agent.builtin.plan import Accumulate, Fill, Kind, Reduce, Tile
+from nki_agent.builtin.tile_steps import Accumulate, Fill, Kind, Reduce, Tile
+from nki_agent.isa.dtype import DType
 
 NUM_LANES = 128
 """Partitions of every chip that a kernel is written for."""
-_IDENTITY = {"add": 0.0, "multiply": 1.0, "maximum": -3.4e38, "minimum": 3.4e38}
+IDENTITY = {"add": 0.0, "multiply": 1.0, "maximum": -3.4028235e38, "minimum": 3.4028235e38}
 """What changes no other number."""
 
 
@@ -21,7 +23,7 @@ def reduce_vector(builder: GraphBuilder, function: str, source: int, *, keepdims
     shares = builder.add(
         op=Op.LANES,
         shape=(NUM_LANES,),
-        dtype=builder.nodes[source].dtype,
+        dtype=DType.FLOAT32,
         inputs=(source,),
         function=function,
     )
@@ -46,7 +48,7 @@ def _from_arguments(builder: GraphBuilder, node: Node) -> bool:
 def lower_lanes(lowering: Tiles, node: Node, level: int) -> Tile:
     """Each tile's share is added to what its partitions have so far."""
     lanes = lowering.tile("shares", Place(Kind.ONE, 0))
-    start = lowering.number(_IDENTITY[node.function])
+    start = lowering.number(IDENTITY[node.function])
     lowering.emit(0, Fill(dst=lanes, value=start))
     data = lowering.settle(node.inputs[0])
     share = lowering.tile("share", Place(Kind.ROW, level))

@@ -252,12 +252,12 @@ MOVES: dict[str, Callable[..., Any]] = {
     "bitwise_or": _bitwise("bitwise_or"),
     "bitwise_xor": _bitwise("bitwise_xor"),
     "bitwise_left_shift": _bitwise("left_shift"),
+    "__lshift__": _bitwise("left_shift"),
+    "__rshift__": _bitwise("right_shift"),
     "bitwise_right_shift": _bitwise("right_shift"),
     "bitwise_not": _bitwise_not,
     "__and__": _bitwise("bitwise_and"),
     "__or__": _bitwise("bitwise_or"),
     "__xor__": _bitwise("bitwise_xor"),
-    "__lshift__": _bitwise("left_shift"),
-    "__rshift__": _bitwise("right_shift"),
 }
 """The rule for each operator of this kind."""

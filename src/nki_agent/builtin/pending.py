@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nki_agent.builtin.graph import Graph, Node, Op, is_position_mask
-from nki_agent.builtin.plan import (
+from nki_agent.builtin.tile_steps import (
     Access,
     Accumulate,
     Activate,
@@ -306,6 +306,9 @@ class Tiles:
         makers = [i for i, step in enumerate(steps) if getattr(step, "dst", None) == tile]
         read = [step for level in self.levels for step in level if tile in step_reads(step)]
         if len(makers) != 1 or tile.in_psum:
+            return None
+        was_rounded = tile.dtype is not DType.FLOAT32 and tile.dtype is not dtype
+        if was_rounded and not (tile.dtype.is_integer and dtype.is_integer):
             return None
         step = steps[makers[0]]
         if isinstance(step, Load | Store | Cut | CopyWhere) or read:

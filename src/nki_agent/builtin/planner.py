@@ -15,6 +15,7 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
 )
 from nki_agent.builtin.matching import find_attention
+from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
 from nki_agent.builtin.rows import Demand, RowsPlanner
@@ -213,3 +214,5 @@ def _plan_stage(
             window = WindowPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             is_pool = group.kind is StageKind.POOL
             return window.pool(demand) if is_pool else window.convolution(demand)
+        case StageKind.PICK:
+            return plan_pick(captured, group, buffers=names, chip=chip)

@@ -7,10 +7,14 @@ queue.
 
 from __future__ import annotations
 
-from nki_agent.builtin.plan import (
+from nki_agent.builtin.plan import AttentionPlan
+from nki_agent.builtin.print_products import Loops, swap_axes
+from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
+from nki_agent.builtin.regions import Axis, Regions, Window
+from nki_agent.builtin.text import PartScope, Scope, Source
+from nki_agent.builtin.tile_steps import (
     Access,
     AffineSelect,
-    AttentionPlan,
     Kind,
     Load,
     Number,
@@ -19,10 +23,6 @@ from nki_agent.builtin.plan import (
     Store,
     Tile,
 )
-from nki_agent.builtin.print_products import Loops, swap_axes
-from nki_agent.builtin.print_rows import StepPrinter, layout_of, signed, step_of, tile_of
-from nki_agent.builtin.regions import Axis, Regions, Window
-from nki_agent.builtin.text import PartScope, Scope, Source
 
 
 class AttentionPrinter:

@@ -6,21 +6,12 @@ a border; lines outside are zero in the band.
 
 from __future__ import annotations
 
-from nki_agent.builtin.plan import (
-    Access,
-    ConvolutionPlan,
-    Kind,
-    Load,
-    Number,
-    Size,
-    Step,
-    Store,
-    Tile,
-)
+from nki_agent.builtin.plan import ConvolutionPlan
 from nki_agent.builtin.print_bands import BandPrinter
-from nki_agent.builtin.print_rows import StepPrinter, layout_of, tile_of
+from nki_agent.builtin.print_steps import StepPrinter, layout_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
+from nki_agent.builtin.tile_steps import Access, Kind, Load, Number, Size, Step, Store, Tile
 from nki_agent.builtin.window_text import (
     COLUMNS,
     LINES,

@@ -6,11 +6,12 @@ multiplied, so that the Tensor Engine does not wait for them.
 
 from __future__ import annotations
 
-from nki_agent.builtin.plan import Access, Kind, Load, MatmulPlan, Number, Size, Step, Store, Tile
+from nki_agent.builtin.plan import MatmulPlan
 from nki_agent.builtin.print_products import Loops, is_w_turned, is_x_ready, swap_axes
-from nki_agent.builtin.print_rows import StepPrinter, layout_of, tile_of
+from nki_agent.builtin.print_steps import StepPrinter, layout_of, tile_of
 from nki_agent.builtin.regions import Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
+from nki_agent.builtin.tile_steps import Access, Kind, Load, Number, Size, Step, Store, Tile
 
 
 class MatmulPrinter:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 
-from nki_agent.builtin.plan import Load, PoolPlan, Size, Span, Store
-from nki_agent.builtin.print_rows import StepPrinter, layout_of
+from nki_agent.builtin.plan import PoolPlan, Span
+from nki_agent.builtin.print_steps import StepPrinter, layout_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import Scope, Source
+from nki_agent.builtin.tile_steps import Load, Size, Store
 from nki_agent.builtin.window_text import plus, scaled
 
 NAMES = ("planes", "lines", "columns")

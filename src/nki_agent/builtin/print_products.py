@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import contextlib
 
-from nki_agent.builtin.plan import (
-    Access,
-    AttentionPlan,
-    MatmulPlan,
-    Plan,
-    Size,
-    TransposePlan,
-)
-from nki_agent.builtin.print_rows import OUTER_NAMES, TIME, layout_of
+from nki_agent.builtin.plan import AttentionPlan, MatmulPlan, Plan, TransposePlan
+from nki_agent.builtin.print_rows import OUTER_NAMES, TIME
+from nki_agent.builtin.print_steps import layout_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import Scope, Source
+from nki_agent.builtin.tile_steps import Access, Size
 
 LOAD_BLOCKS = '''def load_blocks(dst, src):
     """Loads src [K, N] into dst [128, block of K, N]: K runs along the partitions."""

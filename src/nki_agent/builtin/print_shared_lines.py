@@ -9,11 +9,12 @@ only where it reads another image.
 
 from __future__ import annotations
 
-from nki_agent.builtin.plan import ConvolutionPlan, Kind, Load, Step, Store
+from nki_agent.builtin.plan import ConvolutionPlan
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
-from nki_agent.builtin.print_rows import StepPrinter
+from nki_agent.builtin.print_steps import StepPrinter
 from nki_agent.builtin.regions import Window
 from nki_agent.builtin.text import Scope, Source
+from nki_agent.builtin.tile_steps import Kind, Load, Step, Store
 from nki_agent.builtin.window_text import COLUMNS, LINES, PLANES, plus, scaled, share_lines
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nki_agent.builtin.plan import Span
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
-from nki_agent.builtin.print_rows import StepPrinter
+from nki_agent.builtin.print_steps import StepPrinter
 from nki_agent.builtin.text import PartScope, Source
 from nki_agent.builtin.window_text import COLUMNS, LINES, plus
 

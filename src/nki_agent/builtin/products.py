@@ -29,20 +29,11 @@ from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
-from nki_agent.builtin.plan import (
-    Access,
-    Kind,
-    Load,
-    MatmulPlan,
-    Size,
-    Step,
-    Store,
-    Stored,
-    Tile,
-    TransposePlan,
-)
-from nki_agent.builtin.rows import Demand, describe, loaded_dtype
+from nki_agent.builtin.plan import MatmulPlan, Stored, TransposePlan
+from nki_agent.builtin.rows import Demand, loaded_dtype
 from nki_agent.builtin.stages import Group
+from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile
+from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 

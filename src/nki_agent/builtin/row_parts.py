@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nki_agent.builtin.plan import Access, Size
+from nki_agent.builtin.tile_steps import Access, Size
 
 SHORT_RUN_BYTES = 512
 """Runs of memory below it waste the time of the DMA engines."""

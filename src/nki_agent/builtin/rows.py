@@ -31,7 +31,11 @@ from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
-from nki_agent.builtin.plan import (
+from nki_agent.builtin.plan import RowsPlan, Stored
+from nki_agent.builtin.row_parts import RowPart, find_row_parts
+from nki_agent.builtin.stages import Group
+from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
+from nki_agent.builtin.tile_steps import (
     Access,
     AffineSelect,
     Copy,
@@ -39,16 +43,13 @@ from nki_agent.builtin.plan import (
     Iota,
     Kind,
     Load,
-    RowsPlan,
     Step,
     Store,
-    Stored,
     Tile,
     step_reads,
     step_writes,
 )
-from nki_agent.builtin.row_parts import RowPart, find_row_parts
-from nki_agent.builtin.stages import Group
+from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -242,12 +243,33 @@ class RowsPlanner:
         space = self._space()
         cols = group_size(space.groups[-1], space.sizes)
         is_reduced = bool(self._reduced())
-        block: int | None = None
-        if space.is_flat or (not is_reduced and max(cols) > demand.col_block):
-            block = demand.col_block
         if (packed := self._plan_packed(space)) is not None:
             return packed
         room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
+        plan = self._plan_blocks(space, room, demand)
+        usable = self.chip.sbuf_usable_partition_bytes
+        needed = self._bytes(plan, buffers=1)
+        if needed > usable and is_reduced and not space.is_flat:
+            striped = self._plan_strips(space, room, demand)
+            if striped is not None:
+                return striped
+        if needed > usable:
+            node = self._reduction() if is_reduced else self.graph[self.group.nodes[0]]
+            raise UnsupportedError(
+                node.origin,
+                f"rows of {max(cols)} columns need {needed} bytes of each partition,"
+                f" and SBUF has {usable}",
+                hint=f"reduced rows must fit: up to {max(cols) * usable // needed} columns",
+            )
+        return plan
+
+    def _plan_blocks(self, space: _Space, room: int, demand: Demand) -> RowsPlan:
+        """Blocks of columns that fit, or whole rows where columns depend on each other."""
+        is_reduced = bool(self._reduced())
+        cols = group_size(space.groups[-1], space.sizes)
+        block: int | None = None
+        if space.is_flat or (not is_reduced and max(cols) > demand.col_block):
+            block = demand.col_block
         if block is not None and self._has_steps(space):
             plan = self._lower(space, None)
             if self._bytes(plan, buffers=BUFFERS) <= room:
@@ -261,17 +283,65 @@ class RowsPlanner:
                 break
             block = smaller
             plan = self._lower(space, block)
-        usable = self.chip.sbuf_usable_partition_bytes
-        needed = self._bytes(plan, buffers=1)
-        if needed > usable:
-            node = self._reduction() if is_reduced else self.graph[self.group.nodes[0]]
-            raise UnsupportedError(
-                node.origin,
-                f"rows of {max(cols)} columns need {needed} bytes of each partition,"
-                f" and SBUF has {usable}",
-                hint=f"reduced rows must fit: up to {max(cols) * usable // needed} columns",
-            )
         return plan
+
+    def _plan_strips(self, space: _Space, room: int, demand: Demand) -> RowsPlan | None:
+        """Rows in strips; None if whole vectors do not fit, or a scan needs whole rows."""
+        ops = {self.graph[n].op for n in self.group.nodes}
+        if self.group.loop or ops & {Op.SCAN, Op.LANES}:
+            return None
+        cols = group_size(space.groups[-1], space.sizes)
+        row_level = len(space.outer) + 1
+        block = demand.col_block
+        while block >= COL_BLOCK_MIN:
+            plan = self._lower_strips(space, row_level, block)
+            found = strip_bytes(plan.levels, row_level=row_level, cols=max(cols), block=block)
+            if found <= room:
+                return plan
+            block //= 2
+        return None
+
+    def _lower_strips(self, space: _Space, row_level: int, block: int) -> RowsPlan:
+        places = {
+            node: space.place(varying(self.alignments, node), has_col_loop=False)
+            for node in self.group.nodes
+        }
+        passes = Passes(self.graph, places, self.outputs)
+        lowering = StripLowering(
+            self.graph,
+            places=places,
+            numbers=self.captured.numbers(),
+            generation=self.chip.generation,
+            num_levels=row_level + 3 + 2 * passes.count,
+        )
+        lowering.reserve(stored.name for stored in self.buffers.values())
+        self._begin({})
+        walks = {s: self._walks(s, axes) for s, axes in self.operands.items()}
+        operands = {s: space.place(moving_axes(w), has_col_loop=False) for s, w in walks.items()}
+        lower_strips(
+            lowering,
+            passes,
+            operands,
+            row_level=row_level,
+            load=lambda source, place: self._load(lowering, space, source, walks[source], place),
+            store=lambda node: self._store(lowering, space, node),
+        )
+        levels, names = [list(steps) for steps in lowering.levels], lowering.taken_names
+        for level in range(row_level + 1, row_level + 1 + 2 * passes.count, 2):
+            estimate = Estimate(self.chip, block, len(space.sizes))
+            levels[level] = balance(levels[level], estimate, floor_ns=0.0, scratch=names)
+            names = count_names(names, levels[level])
+        return RowsPlan(
+            title=describe(self.captured, self.group.nodes),
+            outer=tuple(group_size(g, space.sizes) for g in space.outer),
+            rows=group_size(space.groups[-2], space.sizes),
+            cols=group_size(space.groups[-1], space.sizes),
+            col_block=block,
+            is_flat=False,
+            rows_each=None,
+            levels=tuple(tuple(steps) for steps in levels),
+            passes=passes.count,
+        )
 
     def _plan_packed(self, space: _Space) -> RowsPlan | None:
         """Several short rows in each partition, where transfers and tiles are too short else."""
@@ -329,16 +399,15 @@ class RowsPlanner:
             is_packed=each is not None,
         )
         lowering.reserve(stored.name for stored in self.buffers.values())
-        self._kept_rows: dict[Access, Tile] = {}
-        self._row_parts = {} if block is not None or space.is_flat else self._find_row_parts(space)
+        whole = block is None and not space.is_flat
+        self._begin(self._find_row_parts(space) if whole else {})
         for source, axes in self.operands.items():
-            self._load(
-                lowering, space, source, self._walks(source, axes), has_col_loop=has_col_loop
-            )
+            walks = self._walks(source, axes)
+            place = space.place(moving_axes(walks), has_col_loop=has_col_loop)
+            self._load(lowering, space, source, walks, place)
         for node_id in self.group.nodes:
             lowering.lower(self.graph[node_id])
         lowering.expect(self.outputs)
-        self.after: list[Store] = []
         loaded = set(self._kept_rows)
         for node_id in self.outputs:
             self._store(lowering, space, node_id)
@@ -408,18 +477,21 @@ class RowsPlanner:
         strides = tuple(group_stride(group, walks, space.sizes) for group in space.groups)
         return Access(tensor=tensor, strides=strides, offset=tuple(w.offset for w in walks))
 
+    def _begin(self, row_parts: Mapping[Access, RowPart]) -> None:
+        """Nothing is loaded or stored yet; these accesses are cut out of whole rows."""
+        self._row_parts = row_parts
+        self._kept_rows: dict[Access, Tile] = {}
+        self.after: list[Store] = []
+
     def _load(
         self,
         lowering: Lowering,
         space: _Space,
         source: int,
         walks: Sequence[Walk],
-        *,
-        has_col_loop: bool,
+        place: Place,
     ) -> None:
         base = self.graph.base(source)
-        moving = moving_axes(walks)
-        place = space.place(moving, has_col_loop=has_col_loop)
         if base.op is Op.IOTA:
             lowering.offer(source, place, self._access(space, "", walks))
             return
@@ -500,28 +572,6 @@ class RowsPlanner:
         itemsize = min(self.buffers[n].dtype.itemsize for n in self._wide_values())
         found = find_row_parts(loads, cols, itemsize=itemsize, whole=False)
         return found | find_row_parts(stores, cols, itemsize=itemsize, whole=True)
-
-
-def describe(captured: Captured, nodes: Sequence[int]) -> str:
-    """A few words on what a stage computes, for the comment above it."""
-    words: list[str] = []
-    for node_id in nodes:
-        node = captured.graph[node_id]
-        word = node.origin.removeprefix("aten.").removeprefix("numpy.").strip("_").replace("_", " ")
-        word = _WORDS.get(word, word)
-        if word and (not words or words[-1] != word):
-            words.append(word)
-    shown = words[:_WORDS_SHOWN]
-    return ", ".join(shown) + (", ..." if len(words) > len(shown) else "")
-
-
-_WORDS_SHOWN = 6
-_WORDS = {
-    "native layer norm": "layer norm",
-    "mm": "matmul",
-    "addmm": "linear",
-    "bmm": "batched matmul",
-}
 
 
 def loaded_dtype(stored: DType, *, is_scalar: bool) -> DType:

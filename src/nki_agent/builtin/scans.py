@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from nki_agent.builtin.graph import GraphBuilder, Node, Op, UnsupportedError
 from nki_agent.builtin.moves import cut
 from nki_agent.builtin.pending import Place, Tiles
-from nki_agent.builtin.plan import Fill, Kind, Number, Scan, Tile
 from nki_agent.builtin.rules import Ref, Rules
+from nki_agent.builtin.tile_steps import Fill, Kind, Number, Scan, Tile
 
 BACKWARD = "_backward"
 """Ends the function of a scan that runs from the last column to the first."""

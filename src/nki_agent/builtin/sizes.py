@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations
 
-from nki_agent.builtin.plan import Size
+from nki_agent.builtin.tile_steps import Size
 
 Named = tuple[str, Size]
 FACTOR_MAX = 16

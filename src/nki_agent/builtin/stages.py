@@ -33,6 +33,7 @@ class StageKind(StrEnum):
     TRANSPOSE = "transpose"
     CONVOLUTION = "convolution"
     POOL = "pool"
+    PICK = "pick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ def divide(graphs: Sequence[Graph]) -> list[Group]:
         elif node.op is Op.TRANSPOSE:
             draft = _Draft(StageKind.TRANSPOSE, [node.id])
             groups.append(draft)
+        elif node.op is Op.PICK:
+            draft = _pick_draft(graph, node, groups)
         else:
             assert node.op in ROWWISE, node.op
             draft = _Draft(StageKind.ROWS, [node.id])
@@ -99,6 +102,28 @@ def _attention_draft(attention: Attention, groups: list[_Draft]) -> _Draft:
     draft = _Draft(StageKind.ATTENTION, list(attention.nodes), attention=attention)
     groups.append(draft)
     return draft
+
+
+def _pick_draft(graph: Graph, node: Node, groups: list[_Draft]) -> _Draft:
+    """The largest values of a row and their places are found together."""
+    for draft in groups:
+        if draft.kind is StageKind.PICK and _is_same_ranking(graph[draft.nodes[0]], node):
+            draft.nodes.append(node.id)
+            return draft
+    draft = _Draft(StageKind.PICK, [node.id])
+    groups.append(draft)
+    return draft
+
+
+def _is_same_ranking(first: Node, second: Node) -> bool:
+    """Whether two nodes are the values and the places of one ranking of rows."""
+    order = first.function.partition("_")[0]
+    return (
+        order in ("top", "bottom")
+        and order == second.function.partition("_")[0]
+        and first.inputs == second.inputs
+        and first.shape == second.shape
+    )
 
 
 def _join_producers(

@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nki_agent.builtin.plan import Size, Span
+from nki_agent.builtin.plan import Span
+from nki_agent.builtin.tile_steps import Size
 from nki_agent.builtin.window_text import share_lines
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
