@@ -160,6 +160,10 @@ def fits(captured: Captured, attention: Attention, chip: ChipSpec) -> bool:
         values = -(-keys // lanes) * out.shape[-1] * v.dtype.itemsize
         # Scores and exponentials of the blocks that are under way.
         working = 2 * keys * (DType.FLOAT32.itemsize + 2 * v.dtype.itemsize)
+        if queries <= lanes:
+            # Each block has keys of its own: those of the next are loaded meanwhile, and values
+            # stay until the block after the next.
+            turned, values = 2 * turned, 3 * values
         if turned + values + working > chip.sbuf_usable_partition_bytes:
             return False
     return True

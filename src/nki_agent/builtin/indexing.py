@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
-from nki_agent.builtin.moves import MOVES
 from nki_agent.builtin.rules import Ref, Rules, Value
 from nki_agent.isa.dtype import DType
 
@@ -360,16 +359,6 @@ def _running(op: str) -> Callable[[Rules, Ref, int], tuple[Ref, None]]:
         return _pick(rules, f"running_{op}", [x], shape), None
 
     return rule
-
-
-def stack_by_turns(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
-    """Along a new last axis elements lie by turns, which is done in SBUF; else side by side."""
-    shape = rules.node(tensors[0]).shape
-    if dim not in (-1, len(shape)) or not shape:
-        made = MOVES["stack"](rules, tensors, dim)
-        assert isinstance(made, Ref)
-        return made
-    return _pick(rules, "interleave", list(tensors), (*shape, len(tensors)))
 
 
 INDEXING: dict[str, Callable[..., Any]] = {

@@ -14,7 +14,6 @@ from nki_agent.builtin.graph import Op, UnsupportedError
 from nki_agent.builtin.plan import (
     BagPlan,
     ByIndexPlan,
-    InterleavePlan,
     Matrix,
     PickPlan,
     RankPlan,
@@ -128,15 +127,6 @@ class _Planner:
         bags = _ratio(self.elems(self.node.id), self.last(self.node.id))
         return _ratio(self.elems(index), bags)
 
-    def interleave(self) -> InterleavePlan:
-        """Elements by turns."""
-        parts = [self.matrix(i, self.last(i)) for i in self.node.inputs]
-        return InterleavePlan(
-            title="put by turns",
-            parts=tuple(parts),
-            out=self.matrix(self.node.id, self.last(self.node.id)),
-        )
-
     def mark(self) -> PickPlan:
         """Ones at the places that indices name."""
         index = self.node.inputs[0]
@@ -196,8 +186,6 @@ def plan_pick(
             plan = planner.mark()
         case "bag":
             plan = planner.bag()
-        case "interleave":
-            plan = planner.interleave()
         case "running":
             plan = planner.running()
         case _:
@@ -210,7 +198,7 @@ def _require_room(planner: _Planner, plan: ByIndexPlan, chip: ChipSpec) -> None:
     """Rows that are taken are cut into blocks of columns; others must fit."""
     found: list[Matrix | Number | None] = []
     match plan:
-        case PickPlan(function="take_rows") | InterleavePlan():
+        case PickPlan(function="take_rows"):
             pass
         case BagPlan():
             found = [plan.table, plan.out]

@@ -272,15 +272,6 @@ class BagPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InterleavePlan:
-    """Elements of several matrices by turns: the last axis of `out` counts the parts."""
-
-    title: str
-    parts: tuple[Matrix, ...]
-    out: Matrix
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunningPlan:
     """The largest (or smallest) element of each row so far."""
 
@@ -290,7 +281,7 @@ class RunningPlan:
     out: Matrix
 
 
-ByIndexPlan = PickPlan | RankPlan | RunningPlan | BagPlan | InterleavePlan
+ByIndexPlan = PickPlan | RankPlan | RunningPlan | BagPlan
 Stage = (
     RowsPlan | MatmulPlan | TransposePlan | AttentionPlan | ConvolutionPlan | PoolPlan | ByIndexPlan
 )

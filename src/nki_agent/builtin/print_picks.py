@@ -15,7 +15,7 @@ LOCALS = frozenset(
     {"rows", "cols", "each", "size", "places", "values", "tile", "data", "held", "sums", "start"}
     | {"numbers", "starts", "added", "one_hot", "is_same", "chosen", "found", "count", "pieces"}
     | {"wanted", "marks", "place", "is_here"}
-    | {"weights", "share", "ordered", "turns", "part_1", "part_2", "part_3", "part_4"}
+    | {"weights", "share"}
     | {"width", "product", "shape", "best_values", "best_places", "elements"}
 )
 """Names of these stages: a tensor that is called so gets another one."""

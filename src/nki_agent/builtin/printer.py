@@ -18,7 +18,6 @@ from nki_agent.builtin.plan import (
     Buffer,
     ByIndexPlan,
     ConvolutionPlan,
-    InterleavePlan,
     MatmulPlan,
     PickPlan,
     Plan,
@@ -30,10 +29,10 @@ from nki_agent.builtin.plan import (
     TransposePlan,
 )
 from nki_agent.builtin.print_attention import AttentionPrinter
+from nki_agent.builtin.print_bags import BagPrinter
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
-from nki_agent.builtin.print_mixes import BagPrinter, InterleavePrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter
 from nki_agent.builtin.print_pool import PoolPrinter
 from nki_agent.builtin.print_products import (
@@ -229,8 +228,6 @@ def _by_index(stage: ByIndexPlan, source: Source, scope: Scope) -> None:
             RunningPrinter(stage, source, scope).print()
         case BagPlan():
             BagPrinter(stage, source, scope).print()
-        case InterleavePlan():
-            InterleavePrinter(stage, source, scope).print()
 
 
 def _buffers(plan: Plan, source: Source) -> None:

@@ -9,7 +9,6 @@ from nki_agent.builtin.plan import (
     BagPlan,
     ByIndexPlan,
     ConvolutionPlan,
-    InterleavePlan,
     MatmulPlan,
     Matrix,
     PickPlan,
@@ -59,8 +58,6 @@ def _read_by_index(stage: ByIndexPlan) -> list[Matrix]:
             return [stage.source]
         case BagPlan():
             return [stage.table, stage.index, stage.weight]
-        case InterleavePlan():
-            return list(stage.parts)
 
 
 def stage_writes(stage: Stage) -> list[str]:

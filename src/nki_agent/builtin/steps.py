@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nki_agent.builtin.indexing import stack_by_turns
+from nki_agent.builtin.moves import MOVES
 from nki_agent.builtin.recurrences import NotLinearError, scan_steps
 from nki_agent.builtin.rolling import roll_up
 from nki_agent.builtin.rules import Ref, Rules
@@ -19,4 +19,5 @@ def stack_rule(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
             return scan_steps(rules, rolled, dim)
         except NotLinearError:
             return step_through(rules, rolled, dim)
-    return stack_by_turns(rules, tensors, dim)
+    made: Ref = MOVES["stack"](rules, tensors, dim)
+    return made

@@ -1,13 +1,10 @@
-"""Prints sums of rows that indices name, and values that lie side by side by turns."""
+"""Prints weighted sums of rows that indices name."""
 
 from __future__ import annotations
 
-from nki_agent.builtin.plan import BagPlan, InterleavePlan
+from nki_agent.builtin.plan import BagPlan
 from nki_agent.builtin.print_picks import Names
 from nki_agent.builtin.text import Scope, Source
-
-COLS = 4096
-"""Columns of one part of a tile whose elements lie by turns."""
 
 
 class BagPrinter:
@@ -48,37 +45,3 @@ class BagPrinter:
                         " operand0=share, op1=nl.add, operand1=sums)"
                     )
             add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, :], src=sums)")
-
-
-class InterleavePrinter:
-    """Prints one InterleavePlan into a function body."""
-
-    def __init__(self, plan: InterleavePlan, source: Source, scope: Scope) -> None:
-        self.plan = plan
-        self.source = source
-        self.names = Names(source, scope)
-
-    def print(self) -> None:
-        """The whole stage."""
-        plan, add, names = self.plan, self.source.add, self.names
-        first, count = plan.parts[0], len(plan.parts)
-        names.size("num_rows", first.rows, first)
-        names.size("num_cols", first.cols, first, from_last=True)
-        add(f"col_block = {COLS}")
-        parts = [names.view(part, "num_rows", "num_cols") for part in plan.parts]
-        add(f"turns = {plan.out.tensor}.reshape((num_rows, num_cols, {count}))")
-        dtype = plan.out.dtype.value
-        block = self.source.block
-        rows_loop = "for r0 in range(0, num_rows, PARTITIONS):"
-        cols_loop = "for c0 in range(0, num_cols, col_block):"
-        with block(rows_loop), block(cols_loop):
-            add("rows = min(PARTITIONS, num_rows - r0)")
-            add("cols = min(col_block, num_cols - c0)")
-            self.source.note("Put in order in SBUF, so that what is stored is one run a row.")
-            names.tile("ordered", f"(rows, cols, {count})", dtype)
-            for number, (part, name) in enumerate(zip(plan.parts, parts, strict=True)):
-                tile = f"part_{number + 1}"
-                names.tile(tile, "(rows, cols)", part.dtype.value)
-                add(f"nisa.dma_copy(dst={tile}, src={name}[r0 : r0 + rows, c0 : c0 + cols])")
-                add(f"nisa.tensor_copy(dst=ordered[:, :, {number}], src={tile})")
-            add("nisa.dma_copy(dst=turns[r0 : r0 + rows, c0 : c0 + cols, :], src=ordered)")
