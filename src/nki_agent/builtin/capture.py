@@ -1,12 +1,14 @@
 """A task as one graph for each of its shape sets.
 
 Law: the graphs of a task differ in sizes and in numbers made from sizes, and in nothing else; a
-task whose graph changes with its shapes is refused.
+task whose graph changes with its shapes is refused. Where the file declares its sizes, the
+reference is also captured at some that nobody asked for (probes.py): what a kernel says of a size
+must hold there too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
@@ -21,6 +23,7 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
     is_position_mask,
 )
+from nki_agent.builtin.probes import make_probes
 from nki_agent.builtin.pruning import prune
 from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
@@ -32,6 +35,7 @@ class Captured:
     """The same graph at each shape set; `graphs[0]` is the one that decisions are made on."""
 
     graphs: tuple[Graph, ...]
+    shape_sets: tuple[ShapeSet, ...] = ()
 
     @property
     def graph(self) -> Graph:
@@ -70,7 +74,17 @@ def capture_task(task: Task) -> Captured:
             "it is updated in place, which is not covered",
             hint="return the new value, or use another `--model`",
         )
-    return make_captured([capture_shapes(shapes, task.form) for shapes in task.shape_sets])
+    captured = make_captured([capture_shapes(shapes, task.form) for shapes in task.shape_sets])
+    shape_sets = list(task.shape_sets)
+    for probe in make_probes(task):
+        try:
+            graphs = [*captured.graphs, prepare(capture_shapes(probe, task.form))]
+            captured = check_captured(graphs)
+        except UnsupportedError:
+            # Sizes at which the reference does something else: a split that leaves nothing.
+            continue
+        shape_sets.append(probe)
+    return replace(captured, shape_sets=tuple(shape_sets))
 
 
 def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
@@ -87,7 +101,19 @@ def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
 
 def make_captured(graphs: list[Graph]) -> Captured:
     """Check that the graphs are the same but for sizes, and prepare them for planning."""
-    ready = [own_masks(store_transposed(take_apart(graph))) for graph in graphs]
+    return check_captured([prepare(graph) for graph in graphs])
+
+
+def prepare(graph: Graph) -> Graph:
+    """A graph as plans are made from it."""
+    return own_masks(store_transposed(take_apart(graph)))
+
+
+def check_captured(ready: list[Graph]) -> Captured:
+    """Graphs that are the same but for sizes.
+
+    Raises: UnsupportedError: they are not.
+    """
     first = ready[0]
     for other in ready[1:]:
         pairs = zip(first.nodes, other.nodes, strict=False)

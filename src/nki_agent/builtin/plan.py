@@ -293,6 +293,8 @@ class Argument:
 
     name: str
     shape: tuple[Size, ...] | None
+    number: Size | None = None
+    """What a static argument is at each shape set, if it is a whole number."""
     dtype: DType | None = None
 
 

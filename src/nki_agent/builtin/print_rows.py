@@ -250,10 +250,11 @@ class RowsPrinter:
     def _packed_region(self, access: Access, tile: Tile) -> str:
         """Rows that follow each other in one partition: one run of memory for each partition."""
         terms = [self.scope.size(access.offset)] if any(access.offset) else []
-        for loop, stride in zip([*self.outer, "start"], access.strides, strict=False):
-            if any(stride):
-                terms.append(times(loop, self.scope.size(stride)))
-        row, col = (self.scope.size(s) if any(s) else "0" for s in access.strides[-2:])
+        steps = self.regions.paces(access.strides)
+        for loop, step in zip([*self.outer, "start"], steps, strict=False):
+            if step != "0":
+                terms.append(times(loop, step))
+        row, col = steps[-2:]
         width = "num_cols" if tile.cols is None else self.scope.size(tile.cols)
         last = [col, width] if col != "0" else ["1", "1"]
         pattern = [[times("each", row), "rows"], [row, "each"], last]
@@ -261,12 +262,13 @@ class RowsPrinter:
 
     def _flat_region(self, access: Access, tile: Tile, *, is_store: bool) -> str:
         terms = [self.scope.size(access.offset)] if any(access.offset) else []
-        for loop, stride in zip(self.outer, access.strides, strict=False):
-            if any(stride):
-                terms.append(times(loop, self.scope.size(stride)))
+        steps = self.regions.paces(access.strides)
+        for loop, step in zip(self.outer, steps, strict=False):
+            if step != "0":
+                terms.append(times(loop, step))
         if tile.kind is not Kind.FULL:
             pattern = [["0", "1" if is_store else "PARTITIONS"], ["1", "1"]]
             return access_pattern(access.tensor, pattern, terms)
-        pace = self.scope.size(access.strides[-1])
+        pace = steps[-1]
         pattern = [[times("width", pace), "rows"], [pace, "cols"]]
         return access_pattern(access.tensor, pattern, [*terms, times("start", pace)])

@@ -61,18 +61,19 @@ def print_plan(plan: Plan, *, title: str) -> str:
     _constants(plan, source)
     shapes = {a.name: a.shape for a in plan.arguments if a.shape is not None}
     shapes |= {b.name: b.shape for b in plan.buffers}
+    numbers = {a.name: a.number for a in plan.arguments if a.number is not None}
     body = Source(depth=1)
     _buffers(plan, body)
     if len(plan.stages) == 1 and not _hides_names(plan.stages[0]):
         stage = plan.stages[0]
         tensors = [*stage_reads(stage), *stage_writes(stage)]
-        scope = Scope({n: shapes[n] for n in tensors}, others=shapes)
+        scope = Scope({n: shapes[n] for n in tensors}, others=shapes, numbers=numbers)
         _stage(stage, body, scope, helpers=source, prefix="")
     else:
         given: list[list[str]] = []
         for index, stage in enumerate(plan.stages):
-            given.append(_stage_function(index, stage, source, shapes))
-        _calls(plan, body, Scope(shapes), given)
+            given.append(_stage_function(index, stage, source, Scope(shapes, numbers=numbers)))
+        _calls(plan, body, Scope(shapes, numbers=numbers), given)
     body.add(f"return {', '.join(plan.results)}")
     source.add()
     source.add()
@@ -170,17 +171,17 @@ def stage_name(index: int, stage: Stage) -> str:
     return f"stage_{index + 1}_{words}" if words else f"stage_{index + 1}"
 
 
-def _stage_function(
-    index: int, stage: Stage, source: Source, shapes: Mapping[str, tuple[Size, ...]]
-) -> list[str]:
-    """Print it; the arguments that it takes."""
+def _stage_function(index: int, stage: Stage, source: Source, whole: Scope) -> list[str]:
+    """Print it; the arguments that it takes. `whole` has all tensors and numbers."""
     tensors = _tensors(stage)
     body = Source(depth=1)
-    scope = Scope({name: shapes[name] for name in tensors}, others=shapes)
+    scope = Scope(
+        {name: whole.shapes[name] for name in tensors}, others=whole.shapes, numbers=whole.numbers
+    )
     _stage(stage, body, scope, helpers=source, prefix=f"stage_{index + 1}_")
     lines = without_unused(body.lines)
     text = "\n".join(lines)
-    tensors += [name for name in scope.borrowed if f"{name}.shape" in text]
+    tensors += [name for name in scope.borrowed if re.search(rf"\b{name}\b", text)]
     source.add()
     source.add()
     given = [*tensors, *([TIME] if is_step(stage) else [])]
@@ -231,7 +232,7 @@ def _by_index(stage: ByIndexPlan, source: Source, scope: Scope) -> None:
 
 
 def _buffers(plan: Plan, source: Source) -> None:
-    arguments = {a.name: a for a in plan.arguments if a.shape is not None}
+    arguments = {a.name: a for a in plan.arguments}
     known: dict[str, tuple[Size, ...]] = {
         a.name: a.shape for a in plan.arguments if a.shape is not None
     }
@@ -246,10 +247,11 @@ def _buffers(plan: Plan, source: Source) -> None:
 def _shape_text(
     buffer: Buffer, arguments: Mapping[str, Argument], known: Mapping[str, tuple[Size, ...]]
 ) -> str:
+    numbers = {name: a.number for name, a in arguments.items() if a.number is not None}
     for name, argument in arguments.items():
         if argument.shape == buffer.shape and not buffer.cols_of:
             return f"{name}.shape"
-    scope = Scope(known)
+    scope = Scope(known, numbers=numbers)
     parts = [scope.from_shapes(size) for size in buffer.shape[:-1]]
     owner = buffer.cols_of.removeprefix("-")
     from_last = owner != buffer.cols_of or not owner

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, permutations, product
 
 from nki_agent.builtin.tile_steps import Size
 
@@ -31,10 +31,26 @@ def derive_size(axes: Sequence[Named], value: Size) -> str | None:
         if any(n != 1 for n in size):
             known.setdefault(tuple(size), text)
     named = [(text, size) for size, text in known.items()]
-    for find in (_scaled, _sum, _scaled_product, _product_of_sum, _windows):
+    for find in (_scaled, _sum, _scaled_product, _product_of_sum, _windows, _rest_of_three):
         if (found := find(named, value)) is not None:
             return found
     return None
+
+
+def derived_sizes(axes: Sequence[Named]) -> Iterator[Named]:
+    """The sizes themselves, then products, quotients and sums of two of them, each value once."""
+    known: dict[Size, str] = {}
+    for text, size in axes:
+        known.setdefault(tuple(size), text)
+    single = [(text, size) for size, text in known.items()]
+    yield from single
+    for (first, a), (second, b) in combinations(single, 2):
+        pairs = list(zip(a, b, strict=True))
+        yield f"({first} * {second})", tuple(x * y for x, y in pairs)
+        yield f"({first} + {second})", tuple(x + y for x, y in pairs)
+        for left, right, over in ((first, second, pairs), (second, first, [p[::-1] for p in pairs])):
+            if all(y and x % y == 0 for x, y in over):
+                yield f"({left} // {right})", tuple(x // y for x, y in over)
 
 
 def _scaled(named: Sequence[Named], value: Size) -> str | None:
@@ -99,6 +115,8 @@ def _sum(named: Sequence[Named], value: Size) -> str | None:
                     return f"({x} + {times}{y})"
                 if all(p - factor * q == v for p, q, v in pairs):
                     return f"({x} - {times}{y})"
+                if factor > 1 and all(p - q == factor * v for p, q, v in pairs):
+                    return f"(({x} - {y}) // {factor})"
     return None
 
 
@@ -117,13 +135,32 @@ def _products(named: Sequence[Named]) -> Iterator[Named]:
             yield text, tuple(math.prod(v) for v in values)
 
 
-def _product_of_sum(named: Sequence[Named], value: Size) -> str | None:
-    """(a + n) * b, and the like: a stride over rows that were padded or put side by side."""
+def _product_of_sum(
+    named: Sequence[Named], value: Size, *, depth: int = FACTORS_MAX - 1
+) -> str | None:
+    """(a + n) * b * c, and the like: rows that were padded, cut or put side by side."""
     for text, size in named:
         if not all(size) or any(v % n for v, n in zip(value, size, strict=True)):
             continue
         rest = tuple(v // n for v, n in zip(value, size, strict=True))
         inner = _scaled(named, rest) or _sum(named, rest)
+        if inner is None and depth > 1:
+            inner = _product_of_sum(named, rest, depth=depth - 1)
         if inner is not None:
             return f"{inner} * {text}"
+    return None
+
+
+def _rest_of_three(named: Sequence[Named], value: Size) -> str | None:
+    """What two parts leave of a size, or a share of it: the columns of one weight in a joint one."""
+    for (whole, a), (first, b), (second, c) in permutations(named, 3):
+        for count, share in product((1, 2, 3, 4), repeat=2):
+            found = list(zip(a, b, c, value, strict=True))
+            part = first if count == 1 else f"{count} * {first}"
+            if all(n - count * p - q == share * v for n, p, q, v in found):
+                rest = f"{whole} - {part} - {second}"
+                return f"({rest})" if share == 1 else f"(({rest}) // {share})"
+            if all(n - count * p == share * q * v for n, p, q, v in found):
+                over = second if share == 1 else f"({share} * {second})"
+                return f"(({whole} - {part}) // {over})"
     return None
