@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nki_agent.base.errors import UsageError
 from nki_agent.llm.protocol import Model
-from nki_agent.llm.scripted import ScriptedModel, read_script
+from nki_agent.llm.scripted import ScriptedModel, ScriptedReply, read_script
 
 BUILTIN = "builtin"
 SCRIPTED = "scripted"
@@ -25,17 +25,22 @@ def choose_model(name: str, *, make_builtin: Callable[[], Model]) -> Model:
     Raises:
         UsageError: the name stands for no model of this version, or its script cannot be read.
     """
-    require_model_name(name)
     if name == BUILTIN:
         return make_builtin()
-    return ScriptedModel(read_script(Path(name.removeprefix(f"{SCRIPTED}/"))), name=name)
+    return ScriptedModel(_read_replies(name), name=name)
 
 
-def require_model_name(name: str) -> None:
-    """Refuse a name that stands for no model of this version, before anything is loaded for it."""
+def require_model(name: str) -> None:
+    """Refuse what `choose_model` would, before a task is loaded or a folder is made for it."""
+    if name != BUILTIN:
+        _read_replies(name)
+
+
+def _read_replies(name: str) -> tuple[str | ScriptedReply, ...]:
+    """The script behind a name; UsageError where the name stands for nothing else either."""
     kind, _, rest = name.partition("/")
-    if name == BUILTIN or (kind == SCRIPTED and rest):
-        return
+    if kind == SCRIPTED and rest:
+        return read_script(Path(rest))
     if kind == SCRIPTED:
         raise UsageError(f"`--model {name}` names no file", hint="`--model scripted/FILE`")
     if kind in PROVIDERS:
