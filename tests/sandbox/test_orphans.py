@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,8 +61,8 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 @pytest.fixture(params=["as it is", "without bubblewrap"])
-def path_variable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    yield str(tmp_path) if request.param == "without bubblewrap" else os.environ["PATH"]
+def path_variable(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path) if request.param == "without bubblewrap" else os.environ["PATH"]
 
 
 def kill_midway(

@@ -26,6 +26,7 @@ from nki_agent.cli.inputs import (
     COUNT_MAX,
     JSON_HELP,
     TARGET_HELP,
+    TURNS,
     UNSANDBOXED_HELP,
     WORKERS_MAX,
     Seed,
@@ -74,7 +75,7 @@ def run(
         DEFAULT_TARGET.value
     ),
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Turns = Limits().turns,
+    turns: Turns = TURNS,
     samples: Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="Attempts for each task.")] = 1,
     perf: Annotated[bool, typer.Option("--perf", help="Try right kernels at perf shapes.")] = False,
     seed: Seed = None,

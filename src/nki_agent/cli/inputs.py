@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from nki_agent.agent.episode import Limits
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import require_seed
 from nki_agent.chip.spec import GENERATION, Target, find_target
@@ -50,6 +51,7 @@ def read_seed(text: str) -> int:
 
 Seed = Annotated[int | None, typer.Option(parser=read_seed, metavar="SEED", help=SEED_HELP)]
 """`--seed`, the same for every command that draws."""
+TURNS = Limits().turns
 Turns = Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="Most model calls.")]
 
 

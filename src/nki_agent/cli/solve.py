@@ -31,6 +31,7 @@ from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
     TARGET_HELP,
+    TURNS,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
     Seed,
@@ -165,7 +166,7 @@ def solve(
     model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Turns = Limits().turns,
+    turns: Turns = TURNS,
     seed: Seed = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nki_agent.base.errors import UsageError
 from nki_agent.llm.protocol import Model
-from nki_agent.llm.scripted import ScriptedModel, ScriptedReply, read_script
+from nki_agent.llm.scripted import ScriptedModel, read_script
 
 BUILTIN = "builtin"
 SCRIPTED = "scripted"
@@ -27,20 +27,23 @@ def choose_model(name: str, *, make_builtin: Callable[[], Model]) -> Model:
     """
     if name == BUILTIN:
         return make_builtin()
-    return ScriptedModel(_read_replies(name), name=name)
+    return ScriptedModel(read_script(_find_script(name)), name=name)
 
 
 def require_model(name: str) -> None:
     """Refuse what `choose_model` would, before a task is loaded or a folder is made for it."""
-    if name != BUILTIN:
-        _read_replies(name)
+    if name == BUILTIN:
+        return
+    script = _find_script(name)
+    if not script.is_fifo():  # a pipe can be read once only, by `choose_model`
+        read_script(script)
 
 
-def _read_replies(name: str) -> tuple[str | ScriptedReply, ...]:
-    """The script behind a name; UsageError where the name stands for nothing else either."""
+def _find_script(name: str) -> Path:
+    """The script that a name stands for; UsageError where it stands for none."""
     kind, _, rest = name.partition("/")
     if kind == SCRIPTED and rest:
-        return read_script(Path(rest))
+        return Path(rest)
     if kind == SCRIPTED:
         raise UsageError(f"`--model {name}` names no file", hint="`--model scripted/FILE`")
     if kind in PROVIDERS:
