@@ -6,7 +6,7 @@ from pathlib import Path
 from nki_agent.bench.baselines import Baseline
 from nki_agent.evals.results import LINES
 from tests.cli.calling import Called, call
-from tests.evals.made import write_usual_run
+from tests.evals.made import TASKS, write_usual_run
 
 EASY = ("l1-relu-1d-bf16", "l1-sub-colvec-2d")
 
@@ -92,7 +92,7 @@ def test_report_compare_and_baseline_read_runs(tmp_path: Path) -> None:
 
 def test_runs_of_other_splits_are_not_compared(tmp_path: Path) -> None:
     first = write_usual_run(tmp_path / "first")
-    second = write_usual_run(tmp_path / "second", tasks=())
+    second = write_usual_run(tmp_path / "second", tasks=TASKS[:3])
     called = call("bench", "compare", first, second)
     assert called.code == 2
     assert "compare runs over the same tasks" in called.err

@@ -66,6 +66,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     sample: int
     root_seed: int
+    config_hash: str = ""
+    """Hash of the config of its run; empty where it was made outside of one."""
     stage: Stage | None
     """How far the handed-in kernel came; None where none was handed in."""
     end: str

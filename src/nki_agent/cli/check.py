@@ -16,6 +16,7 @@ import typer
 
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.base.errors import UsageError
+from nki_agent.base.writing import path_error
 from nki_agent.check.fixing import fix_source
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
@@ -52,7 +53,7 @@ def check(
     """Read kernel source, run nothing, say what is wrong with it."""
     chosen = read_target(target)
     check_one = _fix if fix else _check
-    checked = [check_one(path, chosen) for path in _find_kernels(files)]
+    checked = [check_one(path, chosen) for path in dict.fromkeys(_find_kernels(files))]
     if as_json:
         show_json(checked)
     else:
@@ -103,7 +104,7 @@ def _write(path: Path, text: str) -> None:
         path.write_bytes(text.encode())
     except OSError as error:
         hint = "nothing was changed; check the file's permissions"
-        raise UsageError(f"cannot write `{path}`: {error.strerror}", hint=hint) from error
+        raise path_error(f"write `{path}`", error, hint=hint) from error
 
 
 def _place(diagnostic: Diagnostic, folder: Path, kernel: Kernel) -> Diagnostic:

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from nki_agent.base.errors import UsageError
+from nki_agent.base.writing import write_text
 from nki_agent.bench.attempt import Proof
 from nki_agent.bench.baselines import Baseline, Entry
 from nki_agent.cli.command import ExitCode, guard
@@ -18,6 +19,7 @@ from nki_agent.evals.results import Results, read_results, require_comparable
 from nki_agent.report.markdown import write_comparison, write_report
 from nki_agent.report.page import write_page
 
+COMPARED_MIN = 2
 RUN_HELP = "The folder that `bench run` made."
 PAGE_HELP = "Write one HTML page to this file too."
 
@@ -47,7 +49,12 @@ def compare(
     """Runs over the same tasks side by side; such of other versions are refused."""
 
     def write() -> ExitCode:
-        results = [read_results(run) for run in runs]
+        results = [read_results(run) for run in dict.fromkeys(runs)]
+        if len(results) < COMPARED_MIN:
+            raise UsageError(
+                f"`{runs[0]}` alone is no comparison",
+                hint="name two runs or more; for one there is `nki-agent bench report`",
+            )
         require_comparable(results)
         _show(results, write_comparison(results), html=html, as_json=as_json)
         return ExitCode.RIGHT
@@ -66,7 +73,7 @@ def baseline(
         results = read_results(run)
         found = make_baseline(results)
         text = msgspec.json.format(msgspec.json.encode(found), indent=1)
-        _write_file(out, text.decode() + "\n")
+        write_text(out, text.decode() + "\n")
         say(f"{len(found.entries)} latencies of {results.name} written to {out}")
         return ExitCode.RIGHT
 
@@ -107,16 +114,9 @@ def make_baseline(results: Results) -> Baseline:
 
 def _show(results: list[Results], text: str, *, html: Path | None, as_json: bool) -> None:
     if html is not None:
-        _write_file(html, write_page(results))
+        write_text(html, write_page(results))
         say(f"page: {html}")
     if as_json:
         show_json([{"config": found.config, "groups": list(found.groups())} for found in results])
     else:
         show(text)
-
-
-def _write_file(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write `{path}`: {error.strerror}") from error

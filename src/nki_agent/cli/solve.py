@@ -31,8 +31,11 @@ from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
     TARGET_HELP,
+    TURNS,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
+    Seed,
+    Turns,
     printable,
     read_target,
     read_task,
@@ -44,7 +47,7 @@ from nki_agent.cli.progress import Progress
 from nki_agent.cli.screen import show, show_json
 from nki_agent.cost.perfetto import write_trace
 from nki_agent.cost.summary import Summary
-from nki_agent.llm.choose import BUILTIN, choose_model, require_model_name
+from nki_agent.llm.choose import BUILTIN, choose_model, require_model
 from nki_agent.llm.protocol import Model, Usage
 from nki_agent.program.records import Dialect
 from nki_agent.task.task import Task
@@ -163,8 +166,8 @@ def solve(
     model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
-    seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
+    turns: Turns = TURNS,
+    seed: Seed = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
@@ -172,7 +175,7 @@ def solve(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
-    require_model_name(model)
+    require_model(model)
     if untrusted_task and model == BUILTIN:
         raise UsageError(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",

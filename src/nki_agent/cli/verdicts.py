@@ -67,11 +67,13 @@ def judge_many(
     """Judge them all and print each; the worst exit code."""
     ends: Counter[str] = Counter()
     worst = ExitCode.RIGHT
+    notes: set[str] = set()
     with ExitStack() as stack:
         log = None if results is None else stack.enter_context(ResultLog(results, warn=say_note))
         limits = FarmLimits(allow_unsandboxed=allow_unsandboxed)
         executor = stack.enter_context(LocalExecutor(workers=workers, limits=limits))
         for job, end in run_many(jobs, executor, log=log):
+            _say_new_notes(end, notes)
             show(write_json(job, end) if as_json else "\n".join(write_lines(job, end)))
             ends[name_of(end)] += 1
             worst = max(worst, exit_code_of_end(end))
@@ -79,8 +81,17 @@ def judge_many(
     return worst
 
 
+def _say_new_notes(end: End, known: set[str]) -> None:
+    """What was decided while the task was loaded: once, however many workers have loaded it."""
+    if isinstance(end, Judged):
+        for note in end.verdict.task_notes:
+            if note not in known:
+                known.add(note)
+                say_note(clean(note))
+
+
 def say_note(text: str) -> None:
-    """A warning of the results file."""
+    """A warning of the task or the results file."""
     say(f"note: {text}")
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 import nki_agent
 from nki_agent.agent.episode import Limits, Mode
+from nki_agent.base.hashes import hash_bytes
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
 
@@ -52,3 +55,13 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     seed: int
     """Root of every secret seed."""
     allow_unsandboxed: bool = False
+
+    @property
+    def hash(self) -> str:
+        """Of its text in `config.json`, however that is laid out."""
+        return hash_plain_config(msgspec.to_builtins(self))
+
+
+def hash_plain_config(plain: Any) -> str:
+    """The hash of a config as plain data: a field that a later version adds does not change it."""
+    return hash_bytes(msgspec.json.encode(plain, order="sorted"))

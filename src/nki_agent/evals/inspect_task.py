@@ -33,7 +33,7 @@ from inspect_ai.solver import Generate, TaskState, solver
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.trajectory import Turn, read_trajectory
 from nki_agent.base.clock import SystemClock
-from nki_agent.base.seeds import draw_root_seed, seed_for
+from nki_agent.base.seeds import draw_root_seed, require_seed, seed_for
 from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.splits import find_split
 from nki_agent.bench.suite import BUILTIN, builtin_suite
@@ -91,7 +91,7 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
             mode=mode,
             turns=1 if chosen is Mode.SINGLE_SHOT else turns,
             perf=perf,
-            seed=draw_root_seed() if seed is None else seed,
+            seed=draw_root_seed() if seed is None else require_seed(seed),
             workers=workers,
         ),
         scorer=kernel_judge(),

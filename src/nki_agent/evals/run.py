@@ -154,6 +154,7 @@ class Evaluation:
         kernel = f"{ATTEMPTS}/{name}/kernel.py"
         return msgspec.structs.replace(
             attempt,
+            config_hash=self.config.hash,
             kernel=kernel if attempt.kernel_hash is not None else None,
             trajectory=f"{ATTEMPTS}/{name}/trajectory.jsonl",
         )

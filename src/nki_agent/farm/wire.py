@@ -33,8 +33,8 @@ class FarmLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     job_seconds: float = 300.0
     """Wall time of one attempt; the worker is then killed. The slowest verdict takes a minute."""
-    attempts: int = 2
-    """Workers that a job may cost before it is `Lost`."""
+    attempts: int = 3
+    """Workers that a job may itself cost before it is `Lost`; those that others kill aside."""
     growth_bytes: int = 512 * MIB
     """Resident memory that a worker may gain over its birth; with more it is replaced."""
     address_bytes: int | None = None

@@ -18,6 +18,7 @@ from nki_agent.base.clock import Clock, SystemClock
 from nki_agent.base.diagnostic import Diagnostic, Severity, bounded, clean
 from nki_agent.base.errors import KernelError, MachineError
 from nki_agent.base.hashes import hash_bytes
+from nki_agent.base.seeds import require_seed
 from nki_agent.check.source import check_source
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.program.records import NO_TRIPS, Program, Trips
@@ -133,8 +134,10 @@ class Judge:
         Its speed is that at the perf shapes where the scope has them, else at the dev shapes.
 
         Raises:
+            UsageError: No verdict can hold the seed.
             MachineError: This machine ran out of memory; that says nothing about the kernel.
         """
+        require_seed(root_seed)
         try:
             return self._judge(kernel, task, root_seed, scope)
         except MemoryError as error:
@@ -317,6 +320,7 @@ class _Draft:
             ),
             root_seed=self._root_seed,
             tool_version=nki_agent.__version__,
+            task_notes=tuple(map(clean, self._task.notes)),
             failed_at=self._name_shapes(),
             num_instructions=None if program is None else program.num_instructions,
             speed_shapes=None if speed is None else self._speed_shapes,

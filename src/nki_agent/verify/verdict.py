@@ -71,6 +71,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     hashes: Hashes
     root_seed: int
     tool_version: str
+    task_notes: tuple[str, ...] = ()
+    """What was decided while the task was loaded, as it could be wrong."""
     failed_at: str | None = None
     """The shapes at which it is not right, in words, where they are not those of the task's dev."""
     num_instructions: int | None = None
