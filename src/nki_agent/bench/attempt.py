@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from nki_agent.check.surface import Surface
 from nki_agent.verify.verdict import Stage
 
 SCHEMA = 1
@@ -76,6 +77,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str | None = None
     """The kernel's file below the run's folder."""
     trajectory: str | None = None
+    surface: Surface = Surface.NKI
+    """What the kernel was allowed to use."""
     proof: Proof = Proof.UNTRIED
     speeds: tuple[ShapeSpeed, ...] = ()
     cost: Cost = Cost()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.episode import LEVEL_TURNS, Mode
 from nki_agent.agent.folder import make_run_folder
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.diagnostic import clean
@@ -20,9 +20,18 @@ from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.baselines import Baseline
 from nki_agent.bench.splits import find_split
 from nki_agent.bench.suite import Suite, SuiteTask, builtin_suite, read_suite
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.authoring import TURNS_HELP, choose_limits, require_author
 from nki_agent.cli.command import ExitCode, guard
-from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, UNSANDBOXED_HELP, printable, read_target
+from nki_agent.cli.inputs import (
+    JSON_HELP,
+    SURFACE_HELP,
+    TARGET_HELP,
+    UNSANDBOXED_HELP,
+    printable,
+    read_target,
+)
 from nki_agent.cli.outcome import paint_stage
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.evals.attempts import AttemptLog
@@ -64,7 +73,8 @@ def run(
         DEFAULT_TARGET.value
     ),
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
+    turns: Annotated[int | None, typer.Option(min=1, help=TURNS_HELP)] = None,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     samples: Annotated[int, typer.Option(min=1, help="Attempts for each task.")] = 1,
     perf: Annotated[bool, typer.Option("--perf", help="Try right kernels at perf shapes.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
@@ -85,6 +95,7 @@ def run(
 
     def begin() -> ExitCode:
         require_model_name(model)
+        require_author(model, surface)
         chosen = builtin_suite() if suite is None else read_suite(suite)
         baseline = find_baseline(chosen)
         if baseline is None:
@@ -100,7 +111,9 @@ def run(
             mode=mode,
             targets=tuple(read_target(name.strip()) for name in target.split(",")),
             samples=samples,
-            limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+            surface=surface,
+            limits=choose_limits(turns, mode=mode, surface=surface),
+            level_turns=LEVEL_TURNS[surface] if turns is None and mode is Mode.LOOP else {},
             perf=perf,
             seed=draw_root_seed() if seed is None else seed,
             allow_unsandboxed=allow_unsandboxed,
@@ -174,6 +187,7 @@ def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine)
             baseline=find_baseline(suite),
             trust_suite=machine.trust_suite,
             allow_unsandboxed=config.allow_unsandboxed,
+            surface=config.surface,
         )
         stack.callback(workshop.close)
         evaluation = Evaluation(

@@ -24,6 +24,7 @@ TARGET_HELP = f"One of {', '.join(Target)}."
 TASK_HELP = "The task that the kernel is for."
 JSON_HELP = "Print one JSON document."
 SHAPES_HELP = "At which of the task's shapes, `dev` or `perf`; the first if left out."
+SURFACE_HELP = "What a kernel may use: all of NKI, or `nki.isa` alone at explicit addresses."
 UNTRUSTED_HELP = "Load the task file in a sandbox: for a file that nobody has read."
 UNSANDBOXED_HELP = "Trace kernels even where nothing can hold them; only for kernels you trust."
 

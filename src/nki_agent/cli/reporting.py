@@ -11,6 +11,7 @@ import typer
 from nki_agent.base.errors import UsageError
 from nki_agent.bench.attempt import Proof
 from nki_agent.bench.baselines import Baseline, Entry
+from nki_agent.check.surface import Surface
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import JSON_HELP
 from nki_agent.cli.screen import say, show, show_json
@@ -77,8 +78,13 @@ def make_baseline(results: Results) -> Baseline:
     """The latencies at the perf shapes of kernels that are right there.
 
     Raises:
-        UsageError: the run tried no perf shapes.
+        UsageError: the run tried no perf shapes, or is on a surface that baselines are not on.
     """
+    if results.config.surface is not Surface.NKI:
+        raise UsageError(
+            f"`{results.folder}` is on the surface `{results.config.surface.value}`",
+            hint=f"speedups on every surface are against kernels on `{Surface.NKI.value}`",
+        )
     if not results.config.perf:
         raise UsageError(
             f"`{results.folder}` tried no perf shapes", hint="run it again with `--perf`"

@@ -26,10 +26,13 @@ from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
+from nki_agent.cli.authoring import TURNS_HELP, choose_limits, require_author
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
+    SURFACE_HELP,
     TARGET_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
@@ -69,6 +72,7 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     dialect: Dialect
     model: str
     mode: Mode
+    surface: Surface = Surface.NKI
     limits: Limits
     seed: int
     allow_unsandboxed: bool
@@ -103,10 +107,17 @@ class Run:
         """The episode; whatever ends it, the best kernel so far is in the folder."""
         config = self.config
         prompt = make_prompt(
-            self.task, target=config.target, mode=config.mode, limits=config.limits
+            self.task,
+            target=config.target,
+            mode=config.mode,
+            limits=config.limits,
+            surface=config.surface,
         )
         tools = Toolbox(
-            OneJudge(self.judge, self.task), target=config.target, root_seed=config.seed
+            OneJudge(self.judge, self.task),
+            target=config.target,
+            root_seed=config.seed,
+            surface=config.surface,
         )
         with Progress(clock=self.clock, turns=config.limits.turns) as progress:
             trajectory = Trajectory(self.folder.trajectory, clock=self.clock, watch=progress.show)
@@ -163,7 +174,8 @@ def solve(
     model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
+    turns: Annotated[int | None, typer.Option(min=1, help=TURNS_HELP)] = None,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
@@ -173,6 +185,7 @@ def solve(
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
     require_model_name(model)
+    require_author(model, surface)
     if untrusted_task and model == BUILTIN:
         raise UsageError(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
@@ -186,7 +199,8 @@ def solve(
         dialect=require_dialect(dialect),
         model=model,
         mode=mode,
-        limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+        surface=surface,
+        limits=choose_limits(turns, mode=mode, surface=surface),
         seed=draw_root_seed() if seed is None else seed,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
@@ -220,7 +234,11 @@ def _carry_out(
     model = choose_model(
         config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
     )
-    with Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed) as judge:
+    with Judge(
+        target=config.target,
+        allow_unsandboxed=config.allow_unsandboxed,
+        surface=config.surface,
+    ) as judge:
         run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, model=model)
         episode = run.carry_out()
         return episode, run.write_results(episode)

@@ -16,6 +16,7 @@ from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import rng_for
 from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.scores import Scores, score
+from nki_agent.check.surface import Surface
 from nki_agent.evals.attempts import read_attempts
 from nki_agent.evals.config import SCHEMA, EvalConfig
 
@@ -44,7 +45,9 @@ class Results:
     @property
     def name(self) -> str:
         """How tables call it."""
-        return f"{self.config.model} ({self.config.mode.value})"
+        config = self.config
+        surface = "" if config.surface is Surface.NKI else f", surface {config.surface.value}"
+        return f"{config.model} ({config.mode.value}{surface})"
 
     @property
     def num_wanted(self) -> int:
@@ -78,7 +81,15 @@ def read_results(folder: Path) -> Results:
         UsageError: it is no evaluation, or of another schema.
     """
     config = read_config(folder)
-    return Results(folder=folder, config=config, attempts=tuple(read_attempts(folder / LINES)))
+    attempts = tuple(read_attempts(folder / LINES))
+    for attempt in attempts:
+        if attempt.surface is not config.surface:
+            raise UsageError(
+                f"`{folder / LINES}` holds an attempt on the surface `{attempt.surface.value}`, and"
+                f" the run is on `{config.surface.value}`",
+                hint="results of two surfaces are never mixed",
+            )
+    return Results(folder=folder, config=config, attempts=attempts)
 
 
 def read_config(folder: Path) -> EvalConfig:
@@ -120,6 +131,12 @@ def require_comparable(results: Sequence[Results]) -> None:
                     f"({right}) than `{first.folder}` ({left})",
                     hint="run both under one version; such results are never mixed",
                 )
+        if other.config.surface is not first.config.surface:
+            raise UsageError(
+                f"`{other.folder}` was made on the surface `{other.config.surface.value}`, and"
+                f" `{first.folder}` on `{first.config.surface.value}`",
+                hint="compare runs on one surface; such results are never mixed",
+            )
         if other.config.tasks != first.config.tasks:
             raise UsageError(
                 f"`{other.folder}` has the split {other.config.split}, and `{first.folder}` has "
