@@ -21,7 +21,7 @@ def test_matmul_bound_is_the_published_peak() -> None:
     full = bound_ns(Work(hbm_bytes=1, matmul_flops={DType.FLOAT32: flops}), TRN2)
     assert short.resource is Roof.MATMUL
     assert flops / short.ns / 1000 == pytest.approx(79, rel=0.01)
-    assert full.ns == 4 * short.ns
+    assert full.ns == pytest.approx(3 * short.ns)
 
 
 def test_matmuls_of_several_formats_add_up() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import nki_agent.bench
-from nki_agent.chip.spec import Target
 from nki_agent.check.surface import Surface
+from nki_agent.chip.spec import Target
 from nki_agent.task.loader import load_task
 from nki_agent.task.picture import LINES_MAX
 from nki_agent.task.task import Scope

@@ -113,6 +113,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         return math.exp(sum(map(math.log, known)) / len(known))
 
     @property
+    def is_past_bound(self) -> bool:
+        """Whether it is faster than any kernel can be: an error of the bound or of the model."""
+        return any(speed.latency_ns < speed.bound_ns for speed in self.speeds)
+
+    @property
     def percent_of_bound(self) -> float | None:
         """The geometric mean over shapes of the speeds that count."""
         found = [speed.percent_of_bound for speed in self.claimed]

@@ -99,7 +99,7 @@ def run(
         chosen = builtin_suite() if suite is None else read_suite(suite)
         baseline = find_baseline(chosen)
         if baseline is None:
-            say(f"note: {chosen.name} has no baseline for this cost model: no speedups")
+            say(f"note: {chosen.name} has no baseline for these tasks and costs: no speedups")
         config = EvalConfig(
             versions=make_versions(chosen, baseline),
             split=_name_split(split, suite=suite, task=task),

@@ -101,6 +101,11 @@ def make_baseline(results: Results) -> Baseline:
         if attempt.proof is Proof.RIGHT
         for speed in attempt.claimed
     ]
+    if past := sorted({a.task for a in results.attempts if a.is_past_bound}):
+        raise UsageError(
+            f"faster than their bound: {', '.join(past)}",
+            hint="the bound or the cost model is wrong there; put it right first",
+        )
     versions = results.config.versions
     return Baseline(
         suite=versions.suite,

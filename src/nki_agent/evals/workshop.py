@@ -24,9 +24,11 @@ TASKS_KEPT = 32
 
 
 def find_baseline(suite: Suite) -> Baseline | None:
-    """The baseline of our own suite; None where it was made with another cost model."""
+    """The baseline of our own suite; None where it was made with other tasks or costs."""
     found = read_baseline(suite.version) if suite.name == BUILTIN else None
-    return found if found is not None and found.cost_model == MODEL_VERSION else None
+    if found is None or found.cost_model != MODEL_VERSION or found.suite_hash != suite.hash:
+        return None
+    return found
 
 
 class LocalWorkshop:

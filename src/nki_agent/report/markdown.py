@@ -64,6 +64,12 @@ def write_head(results: Results) -> str:
         "- latencies are modelled, not measured; speeds count only where the kernel is right at the"
         " perf shapes" + ("" if config.perf else ", which were not tried (`--perf`)"),
     ]
+    past = sorted({clean(a.task) for a in results.attempts if a.is_past_bound})
+    if past:
+        lines.append(
+            "- faster than their bound, which is an error of the bound or of the model, please"
+            f" report: {', '.join(f'`{task}`' for task in past)}"
+        )
     return "\n".join(lines)
 
 
