@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki_agent.agent.episode import Limits, Mode, find_turns
+from nki_agent.agent.episode import LEVEL_TURNS, Limits, Mode, find_turns
 from nki_agent.base.errors import UsageError
 from nki_agent.check.surface import Surface
 from nki_agent.llm.choose import BUILTIN
@@ -25,3 +25,10 @@ def choose_limits(turns: int | None, *, mode: Mode, surface: Surface) -> Limits:
     if mode is Mode.SINGLE_SHOT:
         return Limits(turns=1)
     return Limits(turns=find_turns(surface) if turns is None else turns)
+
+
+def choose_level_turns(turns: int | None, *, mode: Mode, surface: Surface) -> dict[str, int]:
+    """Model calls by level of the task; empty where all levels have the same."""
+    if turns is not None or mode is Mode.SINGLE_SHOT:
+        return {}
+    return {str(level): number for level, number in LEVEL_TURNS[surface].items()}

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nki_agent.agent.episode import LEVEL_TURNS, Mode
+from nki_agent.agent.episode import Mode
 from nki_agent.agent.folder import make_run_folder
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.diagnostic import clean
@@ -22,7 +22,12 @@ from nki_agent.bench.splits import find_split
 from nki_agent.bench.suite import Suite, SuiteTask, builtin_suite, read_suite
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
-from nki_agent.cli.authoring import TURNS_HELP, choose_limits, require_author
+from nki_agent.cli.authoring import (
+    TURNS_HELP,
+    choose_level_turns,
+    choose_limits,
+    require_author,
+)
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import (
     JSON_HELP,
@@ -97,11 +102,8 @@ def run(
         require_model_name(model)
         require_author(model, surface)
         chosen = builtin_suite() if suite is None else read_suite(suite)
-        baseline = find_baseline(chosen)
-        if baseline is None:
-            say(f"note: {chosen.name} has no baseline for these tasks and costs: no speedups")
         config = EvalConfig(
-            versions=make_versions(chosen, baseline),
+            versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
             tasks=tuple(
                 TaskRef(id=t.id, level=t.level, category=t.category)
@@ -113,7 +115,7 @@ def run(
             samples=samples,
             surface=surface,
             limits=choose_limits(turns, mode=mode, surface=surface),
-            level_turns=LEVEL_TURNS[surface] if turns is None and mode is Mode.LOOP else {},
+            level_turns=choose_level_turns(turns, mode=mode, surface=surface),
             perf=perf,
             seed=draw_root_seed() if seed is None else seed,
             allow_unsandboxed=allow_unsandboxed,
@@ -124,6 +126,14 @@ def run(
         return _carry_out(config, folder.path, chosen, machine)
 
     guard(begin)()
+
+
+def _find_baseline(suite: Suite) -> Baseline | None:
+    """The baseline, and word of it where there is none."""
+    baseline = find_baseline(suite)
+    if baseline is None:
+        say(f"note: {suite.name} has no baseline for these tasks and costs: no speedups")
+    return baseline
 
 
 def make_versions(suite: Suite, baseline: Baseline | None) -> Versions:

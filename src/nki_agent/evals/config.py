@@ -50,7 +50,7 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     samples: int
     """Attempts for each task and target."""
     limits: Limits
-    level_turns: dict[int, int] = {}
+    level_turns: dict[str, int] = {}
     """Model calls by level of the task, in place of those of `limits`."""
     perf: bool
     """Whether right kernels are also tried at the perf shapes."""
@@ -60,5 +60,5 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def limits_at(self, level: int) -> Limits:
         """What an episode for a task of this level may use."""
-        turns = self.level_turns.get(level, self.limits.turns)
+        turns = self.level_turns.get(str(level), self.limits.turns)
         return msgspec.structs.replace(self.limits, turns=turns)

@@ -224,7 +224,8 @@ def _count_read(name: str, args: Any, outputs: list[torch.Tensor]) -> int | None
     if name in _GATHERS:
         return sum(output.numel() for output in outputs)
     if name == "convolution" and not _is_transposed(args):
-        return math.prod(args[0].shape[:2]) * _window_of(args, outputs[0]).count_read()
+        channels: int = math.prod(args[0].shape[:2])
+        return channels * _window_of(args, outputs[0]).count_read()
     return None
 
 

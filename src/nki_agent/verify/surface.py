@@ -22,12 +22,16 @@ def check_surface(program: Program, surface: Surface) -> list[Diagnostic]:
         case Surface.NKI:
             return []
         case Surface.ISA:
-            stacks = {
-                tensor.stack: tensor.memory
-                for tensor in reversed(program.tensors)
-                if tensor.memory.is_on_chip and tensor.address is None
-            }
-    return [
-        msgspec.structs.replace(lacks_address(memory.value), where=program.stack(stack))
-        for stack, memory in reversed(stacks.items())
-    ][:FINDINGS_MAX]
+            return _find_unplaced(program)
+
+
+def _find_unplaced(program: Program) -> list[Diagnostic]:
+    firsts: dict[int, Diagnostic] = {}
+    for tensor in program.tensors:
+        if tensor.memory.is_on_chip and tensor.address is None and tensor.stack not in firsts:
+            firsts[tensor.stack] = msgspec.structs.replace(
+                lacks_address(tensor.memory.value), where=program.stack(tensor.stack)
+            )
+            if len(firsts) == FINDINGS_MAX:
+                break
+    return list(firsts.values())
