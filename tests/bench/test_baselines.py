@@ -1,5 +1,6 @@
 """The frozen baseline fits the suite and the cost model that it is used with."""
 
+import msgspec
 import pytest
 
 from nki_agent.bench.baselines import read_baseline
@@ -7,8 +8,11 @@ from nki_agent.bench.suite import builtin_suite
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.cost.bound import bound_ns
 from nki_agent.cost.version import MODEL_VERSION
+from nki_agent.evals.workshop import find_baseline
 from nki_agent.task.loader import load_task
 from nki_agent.verify.speed import make_work
+from scripts.freeze_baseline import SEED, is_wanted
+from tests.evals.made import make_config
 
 SUITE = builtin_suite()
 
@@ -53,3 +57,18 @@ def test_no_baseline_kernel_is_faster_than_its_bound() -> None:
             if percent > 100:
                 past.append(f"{task_id} on {target}: {percent:.1f} %")
     assert past == []
+
+
+def test_only_the_run_that_freezing_began_is_gone_on_with() -> None:
+    config = make_config(seed=SEED)
+    begun = {"suite_hash": config.versions.suite_hash, "split": "all", "targets": "trn2"}
+    versions = msgspec.structs.replace(config.versions, baseline=_frozen_hash())
+    config = msgspec.structs.replace(config, versions=versions)
+    assert is_wanted(config, **begun)
+    for other in ({"seed": 9}, {"split": "tasks"}, {"targets": (Target.TRN3,)}):
+        assert not is_wanted(msgspec.structs.replace(config, **other), **begun)
+
+
+def _frozen_hash() -> str | None:
+    found = find_baseline(SUITE)
+    return None if found is None else found.hash
