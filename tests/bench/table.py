@@ -40,6 +40,7 @@ RECIPES = {
     "g": "gain",
     "b": "bias",
     "p": "positive",
+    "v": "variance",
     "lo": "negative",
     "m": "mask",
     "d": "decay",

@@ -68,3 +68,21 @@ def test_shape_that_follows_the_seed_is_refused_at_the_trial(load_numpy: Load) -
     trials = [make_trials(task, seed)[0] for seed in range(40)]
     with pytest.raises(TaskError, match=r"`x` has the shape \[9, 6\] in one call"):
         [trial.inputs(task) for trial in trials]
+
+
+@pytest.mark.parametrize("num_rows", [1, 4, 50])
+def test_spikes_stand_in_a_quarter_of_the_rows_one_each(load_torch: Load, num_rows: int) -> None:
+    task = load_torch(f"""
+        def reference(x):
+            return torch.softmax(x, -1)
+
+        def inputs():
+            return [torch.randn({num_rows}, 60)]
+    """)
+    sampler = task.dev.sampler
+    flat = sampler.draw(3, FamilyScale(offset=60.0))["x"]
+    moved = sampler.draw(3, FamilyScale(offset=60.0, spike=200.0))["x"] - flat
+    size = np.abs(moved[moved != 0])
+    assert np.count_nonzero(moved.any(axis=1)) == np.count_nonzero(moved) == -(-num_rows // 4)
+    assert (size > 150).all()
+    assert moved.max() > 0

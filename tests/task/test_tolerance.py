@@ -43,3 +43,9 @@ def test_mixed_class_takes_float16_as_b1_does(mixed: ToleranceClass) -> None:
 def test_loosened_exact_stays_exact() -> None:
     exact = tolerance_for(ToleranceClass.EX, DType.FLOAT32)
     assert exact.loosened(2) == exact
+
+
+def test_scales_beside_codes_are_judged_as_what_they_are() -> None:
+    for dtype in (DType.FLOAT32, DType.BFLOAT16, DType.FLOAT16):
+        found = tolerance_for(ToleranceClass.Q1, dtype)
+        assert found == tolerance_for(ToleranceClass.BM, dtype)

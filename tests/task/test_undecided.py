@@ -1,4 +1,4 @@
-"""Near ties of an index output: either index is right, and no other."""
+"""Near ties of an index or of a code: either value is right, and no other."""
 
 from pathlib import Path
 
@@ -84,3 +84,53 @@ def test_other_classes_have_no_ties(task: Task, tmp_path: Path) -> None:
     exact = load_task(path)
     assert is_right(task, 0.0, (5, 11))
     assert is_right(exact, 0.0, (5, 11)) != is_right(exact, 0.0, (11, 5))
+
+
+CODES = """
+import torch
+
+SHAPES = {"dev": {"M": 60, "N": 80}}
+INPUTS = {"x": "float32[M, N]", "scale": "float32[M] positive"}
+OUTPUTS = {"codes": "int8[M, N]"}
+TOLERANCE = "Q1"
+
+
+def reference(x, scale):
+    return torch.round(x * 20 * scale[:, None]).clamp(-127, 127).to(torch.int8)
+"""
+
+
+@pytest.fixture
+def quantise(tmp_path: Path) -> Task:
+    path = tmp_path / "quantise.py"
+    path.write_text(CODES)
+    return load_task(path)
+
+
+def is_code_right(task: Task, places: tuple[float, ...], *, step: int = 1) -> bool:
+    """The first codes of row 0 are `step` more, where their reals are at these places from 3."""
+    trial = make_trials(task, 4)[0]
+    inputs = trial.inputs(task)
+    inputs["scale"][0] = 1.0
+    inputs["x"][0, : len(places)] = [(3.0 + place) / 20 for place in places]
+    wanted = expected(task, inputs)
+    actual = {"codes": wanted["codes"].copy()}
+    actual["codes"][0, : len(places)] += np.int8(step)
+    found = compare_outputs(task, trial, wanted, accept_ties(task, trial, inputs, wanted, actual))
+    return found["codes"].right
+
+
+def test_code_near_a_tie_may_be_one_step_off(quantise: Task) -> None:
+    assert is_code_right(quantise, (0.5 - 1e-6, 0.5 - 1e-5))
+    assert not is_code_right(quantise, (0.5 - 1e-6,), step=2)
+    assert not is_code_right(quantise, (0.5 - 1e-6,), step=-1)
+
+
+@pytest.mark.parametrize("place", [0.45, 0.3, 0.0])
+def test_code_off_a_tie_is_exact(quantise: Task, place: float) -> None:
+    assert not is_code_right(quantise, (place,))
+
+
+def test_many_codes_off_are_wrong_at_once(quantise: Task) -> None:
+    assert is_code_right(quantise, (0.5 - 1e-6,) * 20)
+    assert not is_code_right(quantise, (0.5 - 1e-6,) * 30)

@@ -184,7 +184,7 @@ def _write_gate(tolerance: Tolerance) -> str:
         case Gate.EXACT:
             return "equal element for element"
         case Gate.CODES:
-            return "codes at most one step off, on few elements"
+            return "equal codes, or one step off near a tie"
         case Gate.REAL:
             return f"relative L2 error at most {tolerance.rel_l2:g}"
 

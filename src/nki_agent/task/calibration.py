@@ -10,9 +10,9 @@ both ends, as the engines do it.
 - Big and tiny trials take the strongest scale that the single one survives. What they are for shows
   as NaN, infinity or a factor, so their tolerance is made up to ten times as wide where either
   needs it. A kernel that keeps scores in a narrow dtype may still lose there.
-- The offset of the big family goes to row operations, and there to the inputs that the reference
-  ignores a shift of, or passes through: softmax, layer norm, log-sum-exp. A missing row maximum
-  overflows there.
+- Offset and spikes of the big family go to row operations, and there to the inputs that the
+  reference ignores a shift of, or passes through: softmax, layer norm, log-sum-exp. A missing row
+  maximum overflows there, and so does a stand-in for it.
 - Tasks too large to try are given mild scales.
 """
 
@@ -32,6 +32,7 @@ from nki_agent.task.comparison import compare
 from nki_agent.task.family import (
     BIG_LADDER,
     BIG_SHIFTED,
+    BIG_SPIKED,
     BIG_UNTRIED,
     STANDARD_SCALE,
     TINY_LADDER,
@@ -294,7 +295,7 @@ def _is_near(left: Array, right: Array) -> bool:
 
 def _settle_families(state: Calibration) -> None:
     can_shift = any(s.is_shiftable for s in state.sampler.sources)
-    big = (BIG_SHIFTED, *BIG_LADDER) if can_shift else BIG_LADDER
+    big = (BIG_SPIKED, BIG_SHIFTED, *BIG_LADDER) if can_shift else BIG_LADDER
     scales = {
         Family.BIG: _settle_family(state, Family.BIG, big, factor=SCALE_HIGH),
         Family.TINY: _settle_family(state, Family.TINY, TINY_LADDER, factor=SCALE_LOW),
@@ -309,7 +310,7 @@ def _settle_family(
         survived = _try_scale(state, rung, Precision.SINGLE, factor=factor)
         if survived > HONEST_SHARE * SLACKS[-1]:
             continue
-        if rung is not ladder[0]:
+        if rung.factor != ladder[0].factor:
             state.notes.append(
                 f"{family} trials scale inputs by {rung.factor:g}: the reference does not survive "
                 f"{ladder[0].factor:g}"

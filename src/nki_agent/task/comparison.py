@@ -21,7 +21,6 @@ from nki_agent.task.pattern import Pattern, guess_pattern
 from nki_agent.task.picture import draw_tile
 from nki_agent.task.region import name_tile
 from nki_agent.task.tolerance import (
-    CODE_SHARE,
     CODE_STEPS,
     POINT_FACTOR,
     ROW_FACTOR,
@@ -235,30 +234,38 @@ def _compare_codes(expected: Array, actual: Array, tolerance: Tolerance) -> _Fin
     errors = _measure(expected, actual, dtype=None)
     if errors.not_finite.any():
         return _not_finite(errors)
-    steps = np.abs(_ordinals(actual) - _ordinals(expected))
+    steps = np.abs(ordinals(actual) - ordinals(expected))
     most = int(steps.max(initial=0))
     off_share = float(np.count_nonzero(steps)) / max(1, steps.size)
     # The step that is allowed is a tie, and says nothing of how near the limits are.
     beyond = most / CODE_STEPS if most > CODE_STEPS else 0.0
-    ratio = max(errors.rel_l2 / tolerance.rel_l2, beyond, off_share / CODE_SHARE)
+    share = _share_of(off_share, tolerance.code_share)
+    ratio = max(errors.rel_l2 / tolerance.rel_l2, beyond, share)
     if ratio <= 1.0:
         return _Finding(errors=errors, ratio=ratio)
+    where = "near a tie" if tolerance.code_share == 0 else f"on {tolerance.code_share:.1%} of them"
     reason = (
-        f"codes may be {CODE_STEPS} step off on {CODE_SHARE:.1%} of the elements; "
-        f"they are up to {most} off on {off_share:.1%}"
+        f"codes may be {CODE_STEPS} step off {where}; they are up to {most} off on "
+        f"{np.count_nonzero(steps)} of {steps.size}"
     )
     return _Finding(errors=errors, ratio=ratio, bad=steps > 0, reason=reason)
 
 
-def _ordinals(codes: Array) -> NDArray[np.int64]:
+def _share_of(found: float, allowed: float) -> float:
+    if found == 0.0:
+        return 0.0
+    return found / allowed if allowed else HUGE
+
+
+def ordinals(codes: Array) -> NDArray[np.int64]:
     """Where each code stands in the order of its format; the two zeros share a place."""
     codes = np.atleast_1d(codes)
     if codes.dtype.kind in "iub":
         return codes.astype(np.int64)
     bits = codes.view(np.int8).astype(np.int64)
     # The sign bit leads, the rest is the magnitude.
-    ordinals: NDArray[np.int64] = np.where(bits < 0, -(bits & 127), bits)
-    return ordinals
+    places: NDArray[np.int64] = np.where(bits < 0, -(bits & 127), bits)
+    return places
 
 
 def _not_finite(errors: _Errors) -> _Finding:

@@ -54,7 +54,7 @@ def _describe_rule(limits: Tolerance) -> str:
         case Gate.EXACT:
             return "equal element for element"
         case Gate.CODES:
-            return "codes at most one step off on few elements"
+            return "equal codes, or one step off near a tie"
         case Gate.REAL:
             return f"relative L2 error at most {limits.rel_l2:g}"
 
@@ -64,6 +64,7 @@ def _describe_scales(task: Task) -> str:
     for family in (Family.BIG, Family.TINY):
         scale = task.dev.scale_of(family)
         offset = f" {scale.offset:+g}" if scale.offset else ""
+        offset += f", ±{scale.spike:g} at places" if scale.spike else ""
         slack = f", tolerance ×{scale.slack:g}" if scale.slack != 1.0 else ""
         parts.append(f"one {family} (inputs ×{scale.factor:g}{offset}{slack})")
     return ", ".join(parts)

@@ -1,8 +1,8 @@
-"""Lint of what is no kernel: constants, other inputs' outputs, inputs handed back, dead inputs."""
+"""Lint of what is no kernel: constants, stale or copied outputs, inputs or parts of no weight."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from nki_agent.base.errors import TaskError
 from nki_agent.task.calibration import is_finite
 from nki_agent.task.subject import FAILS_BY, MATTERS_BY, Check, LintFinding, Subject
 from nki_agent.task.task import Output, TensorArgument
+from nki_agent.task.tolerance import Gate
 from nki_agent.task.trial import expected, round_results
 
 Array = NDArray[Any]
@@ -20,6 +21,9 @@ NUM_DRAWS = 2
 """Other draws of an input that may show that it matters: the further standard trials."""
 _MATRIX_RANK = 2
 _VARY_MORE = "draw inputs for which the outputs vary more, or tighten TOLERANCE"
+NUM_SLICES = 2
+"""Slices of each axis that are tried: the smallest."""
+_NOTHING = 1e-300
 _CHANGED = 1.25
 """A factor for inputs that have the same values in every trial."""
 
@@ -178,4 +182,52 @@ def _change(subject: Subject, replaced: dict[str, Array]) -> float:
     return max(subject.ratio(o, stored[o.name]) for o in subject.shapes.results)
 
 
-CHECKS = (check_constants, check_stale, check_copies, check_inputs)
+def check_slices(subject: Subject) -> Iterator[LintFinding]:
+    """Zeros in the place of the smallest slices of an output, in every trial.
+
+    Where outputs of different scales share one tensor, the small ones are lost in the limits.
+    """
+    for output in subject.judged:
+        if subject.task.tolerance_of(output).gate is Gate.EXACT:
+            continue
+        wanted = [outputs[output.name] for outputs in subject.wanted]
+        for axis, place in _list_faint(wanted):
+            margin = max(
+                subject.margin(output, _without(array, output, axis, place), number=number)
+                for number, array in enumerate(wanted)
+            )
+            if margin < MATTERS_BY:
+                yield _too_near(
+                    Check.SLICE,
+                    f"`{output.name}` with zeros at index {place} of axis {axis}",
+                    margin,
+                    "give parts of so different scales as outputs of their own",
+                    allowed=MATTERS_BY,
+                )
+                return
+
+
+def _list_faint(arrays: Sequence[Array]) -> Iterator[tuple[int, int]]:
+    """The smallest slices of each axis that are not zero everywhere."""
+    for axis, size in enumerate(arrays[0].shape):
+        if size == 1:
+            continue
+        others = tuple(a for a in range(arrays[0].ndim) if a != axis)
+        shares = np.max([_share_slices(a.astype(np.float64), others) for a in arrays], axis=0)
+        faint = [int(place) for place in np.argsort(shares)[:NUM_SLICES] if shares[place] > 0]
+        yield from ((axis, place) for place in faint)
+
+
+def _share_slices(values: Array, others: tuple[int, ...]) -> Array:
+    squares = np.square(values)
+    shares: Array = squares.sum(axis=others) / max(float(squares.sum()), _NOTHING)
+    return shares
+
+
+def _without(array: Array, output: Output, axis: int, place: int) -> Array:
+    stored = array.astype(output.dtype.numpy_dtype)  # a copy in any case
+    stored[(slice(None),) * axis + (place,)] = 0
+    return stored
+
+
+CHECKS = (check_constants, check_stale, check_copies, check_inputs, check_slices)

@@ -27,18 +27,25 @@ TRIAL_FAMILIES = (Family.STANDARD, Family.STANDARD, Family.STANDARD, Family.BIG,
 class FamilyScale:
     """How a family changes the forward inputs: `factor` times the value, then `offset` more.
 
-    The offset is added only to inputs that the reference ignores a shift of; where their standard
-    deviation is under 1, that share of it. `slack` widens the tolerance where the reference itself
+    Offset and spikes are added only to inputs that the reference ignores a shift of; where their
+    standard deviation is under 1, that share of them. A spike is one element of a row, up or down;
+    one row in `SPIKED_ROWS` has one. `slack` widens the tolerance where the reference itself
     is badly conditioned on such values.
     """
 
     factor: float = 1.0
     offset: float = 0.0
+    spike: float = 0.0
     slack: float = 1.0
 
 
+SPIKED_ROWS = 4
+"""A row in so many has a spike; the others still show what a peaked row hides."""
 STANDARD_SCALE = FamilyScale()
 # From the strongest down: the first that the reference and an honest kernel survive is taken.
+# An offset alone lets through what stands near the maximum without being it: the mean of the row,
+# the maximum of a part, a constant. e^88 overflows; the spike stands out by more than the rest.
+BIG_SPIKED = FamilyScale(factor=16.0, offset=60.0, spike=200.0)
 BIG_SHIFTED = FamilyScale(factor=16.0, offset=60.0)
 BIG_LADDER = (
     FamilyScale(factor=8.0),

@@ -100,6 +100,15 @@ def _uniform(low: float, high: float) -> Draw:
     return draw
 
 
+def _spread(low: float, high: float) -> Draw:
+    """Powers of ten: among a few, one is small enough that an epsilon beside it shows."""
+
+    def draw(rng: np.random.Generator, shape: Shape, _bounds: tuple[int, ...]) -> Array:
+        return np.power(10.0, rng.uniform(low, high, shape)).astype(np.float32)
+
+    return draw
+
+
 def _weight(fan_in: Callable[[Shape], int]) -> Draw:
     def draw(rng: np.random.Generator, shape: Shape, _bounds: tuple[int, ...]) -> Array:
         values = rng.standard_normal(shape, dtype=np.float32)
@@ -200,6 +209,7 @@ _KINDS: Final = (
     Kind(name="normal", draw=_normal, is_scaled=True, is_centred=True, about="both signs"),
     Kind(name="small", draw=_scaled_normal(0.1), is_scaled=True, about="a tenth of `normal`"),
     Kind(name="positive", draw=_uniform(0.25, 2.0), is_scaled=True, about="0.25 to 2"),
+    Kind(name="variance", draw=_spread(-3.0, 0.3), about="0.001 to 2, even in its logarithm"),
     Kind(name="negative", draw=_uniform(-2.0, -0.25), is_scaled=True, about="-2 to -0.25"),
     Kind(name="unit", draw=_uniform(0.0, 1.0), about="0 to 1"),
     Kind(name="decay", draw=_uniform(0.9, 0.999), about="0.9 to 0.999: what is kept a step"),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from nki_agent.base.errors import TaskError
 from nki_agent.base.seeds import rng_for
 from nki_agent.isa.dtype import DType
-from nki_agent.task.family import FamilyScale
+from nki_agent.task.family import SPIKED_ROWS, FamilyScale
 from nki_agent.task.inputs import InputsFunction
 from nki_agent.task.named_recipe import TABLES, NamedRecipe
 from nki_agent.task.recipe import (
@@ -136,7 +136,7 @@ class UserSampler:
             array = self._take(source, values)
             array = vary(array, source.profile, variation=self.variation, strength=strength)
         if source.kind is TensorKind.INPUT:
-            array = _scale(array, source, scale)
+            array = _scale(array, source, scale, seed=seed)
         stored = to_stored(array, source.dtype)
         is_wide = source.dtype is DType.FLOAT32 and source.kind is TensorKind.INPUT
         return separate(stored) if self.is_distinct and is_wide and _is_scaled(source) else stored
@@ -171,18 +171,29 @@ def _is_scaled(source: Source) -> bool:
     return source.profile.is_real
 
 
-def _scale(array: Array, source: Source, scale: FamilyScale) -> Array:
+def _scale(array: Array, source: Source, scale: FamilyScale, *, seed: int) -> Array:
     is_lone = source.profile.recipe is Recipe.CONSTANT and array.size == 1
     # 8-bit floats would be lost in a scale: they are codes.
     is_code = source.dtype.itemsize == 1
     if not _is_scaled(source) or is_lone or is_code or not source.dtype.is_float:
         return array
     # Narrow values around a wide offset would be lost to rounding, in any kernel.
-    offset = scale.offset * min(1.0, source.profile.std) if source.is_shiftable else 0.0
-    if scale.factor == 1.0 and offset == 0.0:
+    share = min(1.0, source.profile.std) if source.is_shiftable else 0.0
+    if scale.factor == 1.0 and scale.offset * share == 0.0:
         return array
     reals = array.astype(np.float32, copy=False)
     reals *= np.float32(scale.factor)
-    if offset:
-        reals += np.float32(offset)
+    if scale.offset * share:
+        reals += np.float32(scale.offset * share)
+    if scale.spike * share:
+        _add_spikes(reals, scale.spike * share, rng_for(seed, "spike", source.name))
     return reals
+
+
+def _add_spikes(reals: Array, size: float, rng: np.random.Generator) -> None:
+    """Move one element of some rows up, down, up, …: the first one up, where a softmax peaks."""
+    rows = reals.reshape(-1, reals.shape[-1])
+    chosen = rng.choice(len(rows), size=-(-len(rows) // SPIKED_ROWS), replace=False)
+    columns = rng.integers(0, rows.shape[1], len(chosen))
+    signs = np.where(np.arange(len(chosen)) % 2, -1, 1)
+    rows[chosen, columns] += (size * signs).astype(np.float32)

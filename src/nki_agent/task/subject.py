@@ -38,6 +38,7 @@ class Check(StrEnum):
     STALE = "stale"
     COPY = "copy"
     INPUT = "input"
+    SLICE = "slice"
     SATURATED = "saturated"
     TIES = "ties"
     HIDDEN = "hidden"

@@ -4,7 +4,9 @@ Law: three limits hold together. The relative L2 error is at most `rel_l2`; the 
 most `max_abs` times the reference's root mean square beyond `POINT_FACTOR` times `rel_l2` of the
 element; and the relative L2 error of each row is at most `ROW_FACTOR` times `rel_l2`. Integer and
 boolean outputs are exact in every class but Q1 and Q2, where 8-bit codes may be one step off on a
-few elements. In Q1 the values of 8-bit floats are codes too: one step is far over any other limit.
+few elements; the judge lets pass only those of them that stand near a tie. In Q1 the values of
+8-bit floats are codes too: one step is far over any other limit; what else such a task gives, as
+the scales of its codes, is judged as in BM.
 The limits of the B classes are bfloat16's; float16 has three more bits of mantissa, and takes an
 eighth of them.
 """
@@ -46,7 +48,7 @@ class ToleranceClass(StrEnum):
     B2 = "B2"  # bfloat16 matmul or attention, fused
     B3 = "B3"  # bfloat16 model block
     BM = "BM"  # mixed: float32 outputs as F2, narrower ones as B1
-    Q1 = "Q1"  # quantised codes
+    Q1 = "Q1"  # quantised codes, and their scales
     Q2 = "Q2"  # the kernel quantises inside
 
 
@@ -64,10 +66,19 @@ class Tolerance(msgspec.Struct, frozen=True, kw_only=True):
     gate: Gate
     rel_l2: float = 0.0
     max_abs: float = 0.0
+    code_share: float = CODE_SHARE
+    """Part of the codes that may be a step off."""
 
     def loosened(self, factor: float) -> Tolerance:
         """The same gate with both limits `factor` times as wide; exact stays exact."""
-        return Tolerance(gate=self.gate, rel_l2=self.rel_l2 * factor, max_abs=self.max_abs * factor)
+        return msgspec.structs.replace(
+            self, rel_l2=self.rel_l2 * factor, max_abs=self.max_abs * factor
+        )
+
+    @property
+    def decided(self) -> Tolerance:
+        """The limits once ties are settled: no code is off any more."""
+        return msgspec.structs.replace(self, code_share=0.0)
 
 
 # Relative L2 error, and largest error over root mean square.
@@ -101,6 +112,7 @@ _BFLOAT16 = frozenset({ToleranceClass.B1, ToleranceClass.B2, ToleranceClass.B3})
 FLOAT16_SHARE = 2.0**-3
 """A rounding to float16 over one to bfloat16: 10 bits of mantissa against 7."""
 _CODES = frozenset({ToleranceClass.Q1, ToleranceClass.Q2})
+_MIXED = frozenset({ToleranceClass.BM, ToleranceClass.Q1})
 _CODE_DTYPES = frozenset({DType.INT8, DType.UINT8})
 
 
@@ -116,7 +128,7 @@ def tolerance_for(name: ToleranceClass, dtype: DType) -> Tolerance:
     if name is ToleranceClass.Q1 and dtype.itemsize == 1:
         rel_l2, max_abs = LIMITS[name]
         return Tolerance(gate=Gate.CODES, rel_l2=rel_l2, max_abs=max_abs)
-    if name is ToleranceClass.BM:
+    if name in _MIXED:
         name = ToleranceClass.F2 if dtype.itemsize == DType.FLOAT32.itemsize else ToleranceClass.B1
     rel_l2, max_abs = LIMITS[name]
     if dtype is DType.FLOAT16 and name in _BFLOAT16:

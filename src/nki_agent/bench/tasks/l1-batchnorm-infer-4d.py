@@ -12,7 +12,7 @@ SHAPES = {
 INPUTS = {"x": "float32[B, C, H, W]"}
 PARAMETERS = {
     "running_mean": "float32[C]",
-    "running_variance": "float32[C] positive",
+    "running_variance": "float32[C] variance",
     "gain": "float32[C] gain",
     "bias": "float32[C] bias",
 }

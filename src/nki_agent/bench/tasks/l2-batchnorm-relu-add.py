@@ -12,7 +12,7 @@ SHAPES = {
 INPUTS = {"x": "float32[B, C, H, W]", "residual": "float32[B, C, H, W]"}
 PARAMETERS = {
     "mean": "float32[C]",
-    "variance": "float32[C] positive",
+    "variance": "float32[C] variance",
     "gain": "float32[C] gain",
     "shift": "float32[C] bias",
 }

@@ -19,7 +19,7 @@ PARAMETERS = {
     "in_weight": "float32[E, 2 * E] weight",
     "conv_weight": "float32[E, 1, 15] weight_out_in",
     "batch_mean": "float32[E]",
-    "batch_variance": "float32[E] positive",
+    "batch_variance": "float32[E] variance",
     "batch_gain": "float32[E] gain",
     "batch_bias": "float32[E] bias",
     "out_weight": "float32[E, E] weight",

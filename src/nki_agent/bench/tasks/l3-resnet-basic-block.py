@@ -16,12 +16,12 @@ INPUTS = {"x": "float32[B, C, H, W]"}
 PARAMETERS = {
     "conv1_weight": "float32[C, C, 3, 3] weight_out_in",
     "norm1_mean": "float32[C]",
-    "norm1_variance": "float32[C] positive",
+    "norm1_variance": "float32[C] variance",
     "norm1_gain": "float32[C] gain",
     "norm1_bias": "float32[C] bias",
     "conv2_weight": "float32[C, C, 3, 3] weight_out_in",
     "norm2_mean": "float32[C]",
-    "norm2_variance": "float32[C] positive",
+    "norm2_variance": "float32[C] variance",
     "norm2_gain": "float32[C] gain",
     "norm2_bias": "float32[C] bias",
 }

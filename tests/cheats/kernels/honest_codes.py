@@ -1,0 +1,29 @@
+# TRICK: none: quantises rows
+# STAGE: right
+# CODE: -
+# BEHIND STAGE: right
+# BEHIND CODE: -
+# TASK: codes
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    codes = nl.ndarray(x.shape, dtype=nl.int8, buffer=nl.shared_hbm)
+    scales = nl.ndarray((x.shape[0],), dtype=nl.float32, buffer=nl.shared_hbm)
+    column = scales.reshape((x.shape[0], 1))
+    for start in range(0, x.shape[0], 100):
+        tile = nl.load(x[start : start + 100, :])
+        largest = nl.max(nl.abs(tile), axis=1, keepdims=True)
+        step = nl.multiply(largest, 1.0 / 127.0)
+        scale = nl.multiply(largest, 1.0 / 127.0)
+        nisa.tensor_scalar(
+            dst=tile, data=tile, op0=nl.multiply, operand0=nl.reciprocal(step)
+        )
+        rounded = nl.ndarray(tile.shape, dtype=nl.int8, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=rounded, src=tile)
+        nl.store(codes[start : start + 100, :], rounded)
+        nl.store(column[start : start + 100, :], scale)
+    return codes, scales
