@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.episode import Mode
 from nki_agent.agent.folder import make_run_folder
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.diagnostic import clean
@@ -20,13 +20,19 @@ from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.baselines import Baseline
 from nki_agent.bench.splits import find_split
 from nki_agent.bench.suite import Suite, SuiteTask, builtin_suite, read_suite
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.authoring import (
+    choose_level_turns,
+    choose_limits,
+    require_author,
+)
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import (
     COUNT_MAX,
     JSON_HELP,
+    SURFACE_HELP,
     TARGET_HELP,
-    TURNS,
     UNSANDBOXED_HELP,
     WORKERS_MAX,
     Seed,
@@ -75,7 +81,8 @@ def run(
         DEFAULT_TARGET.value
     ),
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Turns = TURNS,
+    turns: Turns = None,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     samples: Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="Attempts for each task.")] = 1,
     perf: Annotated[bool, typer.Option("--perf", help="Try right kernels at perf shapes.")] = False,
     seed: Seed = None,
@@ -97,13 +104,11 @@ def run(
         return
 
     def begin() -> ExitCode:
+        require_author(model, surface)
         chosen = builtin_suite() if suite is None else read_suite(suite)
-        _require_author(model, chosen, machine)
-        baseline = find_baseline(chosen)
-        if baseline is None:
-            say(f"note: {chosen.name} has no baseline for this cost model: no speedups")
+        _require_trust(model, chosen, machine)
         config = EvalConfig(
-            versions=make_versions(chosen, baseline),
+            versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
             tasks=tuple(
                 TaskRef(id=t.id, level=t.level, category=t.category)
@@ -113,7 +118,9 @@ def run(
             mode=mode,
             targets=read_targets(target),
             samples=samples,
-            limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+            surface=surface,
+            limits=choose_limits(turns, mode=mode, surface=surface),
+            level_turns=choose_level_turns(turns, mode=mode, surface=surface),
             perf=perf,
             seed=draw_root_seed() if seed is None else seed,
             allow_unsandboxed=allow_unsandboxed,
@@ -126,7 +133,7 @@ def run(
     guard(begin)()
 
 
-def _require_author(model: str, suite: Suite, machine: Machine) -> None:
+def _require_trust(model: str, suite: Suite, machine: Machine) -> None:
     """Refuse an author that could not begin, before a folder is made for its run."""
     require_model(model)
     is_readable = machine.trust_suite or all(task.is_trusted for task in suite.tasks)
@@ -136,6 +143,14 @@ def _require_author(model: str, suite: Suite, machine: Machine) -> None:
             " foreign",
             hint="read the files and add `--trust-suite`, or use another `--model`",
         )
+
+
+def _find_baseline(suite: Suite) -> Baseline | None:
+    """The baseline, and word of it where there is none."""
+    baseline = find_baseline(suite)
+    if baseline is None:
+        say(f"note: {suite.name} has no baseline for these tasks and costs: no speedups")
+    return baseline
 
 
 def make_versions(suite: Suite, baseline: Baseline | None) -> Versions:
@@ -196,7 +211,7 @@ def _resume(folder: Path, machine: Machine, *, suite: Path | None) -> ExitCode:
             f" ({config.versions.suite_hash[:12]}), cost model {config.versions.cost_model}",
             hint="name the same suite with `--suite`, or start a new run; results are never mixed",
         )
-    _require_author(config.model, chosen, machine)
+    _require_trust(config.model, chosen, machine)
     read_results(folder)  # attempts that are not this config's are refused before others are added
     return _carry_out(config, folder, chosen, machine)
 
@@ -213,6 +228,7 @@ def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine)
             baseline=find_baseline(suite),
             trust_suite=machine.trust_suite,
             allow_unsandboxed=config.allow_unsandboxed,
+            surface=config.surface,
         )
         stack.callback(workshop.close)
         evaluation = Evaluation(

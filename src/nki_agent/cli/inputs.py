@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from nki_agent.agent.episode import Limits
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import require_seed
 from nki_agent.chip.spec import GENERATION, Target, find_target
@@ -29,6 +28,7 @@ TARGET_HELP = f"One of {', '.join(Target)}."
 TASK_HELP = "The task that the kernel is for."
 JSON_HELP = "Print one JSON document."
 SHAPES_HELP = "At which of the task's shapes, `dev` or `perf`; the first if left out."
+SURFACE_HELP = "What a kernel may use: all of NKI, or `nki.isa` alone at explicit addresses."
 UNTRUSTED_HELP = "Load the task file in a sandbox: for a file that nobody has read."
 SEED_HELP = "Root seed; drawn if left out."
 UNSANDBOXED_HELP = "Trace kernels even where nothing can hold them; only for kernels you trust."
@@ -51,8 +51,8 @@ def read_seed(text: str) -> int:
 
 Seed = Annotated[int | None, typer.Option(parser=read_seed, metavar="SEED", help=SEED_HELP)]
 """`--seed`, the same for every command that draws."""
-TURNS = Limits().turns
-Turns = Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="Most model calls.")]
+TURNS_HELP = "Most model calls; left out, 10, and on the surface `isa` 15, 20, 25 by level."
+Turns = Annotated[int | None, typer.Option(min=1, max=COUNT_MAX, help=TURNS_HELP)]
 
 
 def read_target(name: str) -> Target:

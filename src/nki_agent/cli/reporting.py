@@ -12,6 +12,7 @@ from nki_agent.base.errors import UsageError
 from nki_agent.base.writing import write_text
 from nki_agent.bench.attempt import Proof
 from nki_agent.bench.baselines import Baseline, Entry
+from nki_agent.check.surface import Surface
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import JSON_HELP
 from nki_agent.cli.screen import say, show, show_json
@@ -84,8 +85,13 @@ def make_baseline(results: Results) -> Baseline:
     """The latencies at the perf shapes of kernels that are right there.
 
     Raises:
-        UsageError: the run tried no perf shapes.
+        UsageError: the run tried no perf shapes, or is on a surface that baselines are not on.
     """
+    if results.config.surface is not Surface.NKI:
+        raise UsageError(
+            f"`{results.folder}` is on the surface `{results.config.surface.value}`",
+            hint=f"speedups on every surface are against kernels on `{Surface.NKI.value}`",
+        )
     if not results.config.perf:
         raise UsageError(
             f"`{results.folder}` tried no perf shapes", hint="run it again with `--perf`"
@@ -102,6 +108,11 @@ def make_baseline(results: Results) -> Baseline:
         if attempt.proof is Proof.RIGHT
         for speed in attempt.claimed
     ]
+    if past := sorted({a.task for a in results.attempts if a.is_past_bound}):
+        raise UsageError(
+            f"faster than their bound: {', '.join(past)}",
+            hint="the bound or the cost model is wrong there; put it right first",
+        )
     versions = results.config.versions
     return Baseline(
         suite=versions.suite,

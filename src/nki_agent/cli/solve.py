@@ -26,12 +26,14 @@ from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
+from nki_agent.cli.authoring import choose_limits, require_author
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
+    SURFACE_HELP,
     TARGET_HELP,
-    TURNS,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
     Seed,
@@ -72,6 +74,7 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     dialect: Dialect
     model: str
     mode: Mode
+    surface: Surface = Surface.NKI
     limits: Limits
     seed: int
     allow_unsandboxed: bool
@@ -106,10 +109,17 @@ class Run:
         """The episode; whatever ends it, the best kernel so far is in the folder."""
         config = self.config
         prompt = make_prompt(
-            self.task, target=config.target, mode=config.mode, limits=config.limits
+            self.task,
+            target=config.target,
+            mode=config.mode,
+            limits=config.limits,
+            surface=config.surface,
         )
         tools = Toolbox(
-            OneJudge(self.judge, self.task), target=config.target, root_seed=config.seed
+            OneJudge(self.judge, self.task),
+            target=config.target,
+            root_seed=config.seed,
+            surface=config.surface,
         )
         with Progress(clock=self.clock, turns=config.limits.turns) as progress:
             trajectory = Trajectory(self.folder.trajectory, clock=self.clock, watch=progress.show)
@@ -166,7 +176,8 @@ def solve(
     model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Turns = TURNS,
+    turns: Turns = None,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     seed: Seed = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
@@ -176,6 +187,7 @@ def solve(
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
     require_model(model)
+    require_author(model, surface)
     if untrusted_task and model == BUILTIN:
         raise UsageError(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
@@ -189,7 +201,8 @@ def solve(
         dialect=require_dialect(dialect),
         model=model,
         mode=mode,
-        limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+        surface=surface,
+        limits=choose_limits(turns, mode=mode, surface=surface),
         seed=draw_root_seed() if seed is None else seed,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
@@ -223,7 +236,11 @@ def _carry_out(
     model = choose_model(
         config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
     )
-    with Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed) as judge:
+    with Judge(
+        target=config.target,
+        allow_unsandboxed=config.allow_unsandboxed,
+        surface=config.surface,
+    ) as judge:
         run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, model=model)
         episode = run.carry_out()
         return episode, run.write_results(episode)

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from nki_agent.base.diagnostic import Severity, clean
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cli.command import ExitCode
 from nki_agent.cli.inputs import printable, read_kernel, require_file
@@ -36,6 +37,7 @@ class Wanted:
     target: Target
     seed: int | None
     scope: Scope
+    surface: Surface
     is_task_trusted: bool
 
 
@@ -49,6 +51,7 @@ def read_jobs(kernels: Sequence[Path], wanted: Wanted) -> list[Job]:
             task=wanted.task,
             target=wanted.target,
             scope=wanted.scope,
+            surface=wanted.surface,
             root_seed=wanted.seed,
             is_task_trusted=wanted.is_task_trusted,
         )

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from nki_agent.base.seeds import draw_root_seed
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
+    SURFACE_HELP,
     TARGET_HELP,
     TASK_HELP,
     UNSANDBOXED_HELP,
@@ -39,6 +41,7 @@ def verify(
     *,
     task: Annotated[Path, typer.Option(metavar="TASK.py", help=TASK_HELP)],
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     perf: Annotated[bool, typer.Option("--perf", help=PERF_HELP)] = False,
@@ -52,7 +55,12 @@ def verify(
     scope = Scope.ALL if perf else Scope.PROOF
     if len(kernels) > 1 or results is not None:
         wanted = Wanted(
-            task=task, target=chosen, seed=seed, scope=scope, is_task_trusted=not untrusted_task
+            task=task,
+            target=chosen,
+            seed=seed,
+            scope=scope,
+            surface=surface,
+            is_task_trusted=not untrusted_task,
         )
         return judge_many(
             read_jobs(kernels, wanted),
@@ -63,7 +71,7 @@ def verify(
         )
     source = read_kernel(kernels[0])
     loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)
-    with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed) as judge:
+    with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed, surface=surface) as judge:
         root_seed = draw_root_seed() if seed is None else seed
         verdict = judge.judge(source, loaded, root_seed=root_seed, scope=scope)
     if as_json:

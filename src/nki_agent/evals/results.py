@@ -17,6 +17,7 @@ from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import SEED_MAX, rng_for, seed_for
 from nki_agent.bench.attempt import Attempt, Proof
 from nki_agent.bench.scores import Scores, score
+from nki_agent.check.surface import Surface
 from nki_agent.evals.attempts import read_attempts
 from nki_agent.evals.config import SCHEMA, EvalConfig, hash_plain_config
 
@@ -45,7 +46,9 @@ class Results:
     @property
     def name(self) -> str:
         """How tables call it."""
-        return f"{self.config.model} ({self.config.mode.value})"
+        config = self.config
+        surface = "" if config.surface is Surface.NKI else f", surface {config.surface.value}"
+        return f"{config.model} ({config.mode.value}{surface})"
 
     @property
     def num_wanted(self) -> int:
@@ -100,6 +103,11 @@ def find_mismatch(attempt: Attempt, config: EvalConfig, *, config_hash: str) -> 
         return "is for a target that the config does not name"
     if not 0 <= attempt.sample < config.samples:
         return f"is number {attempt.sample}, and the config asks for {config.samples} from 0"
+    if attempt.surface is not config.surface:
+        return (
+            f"is on the surface `{attempt.surface.value}`, and the run on `{config.surface.value}`;"
+            " results of two surfaces are never mixed"
+        )
     if (attempt.level, attempt.category) != (task.level, task.category):
         return (
             f"has level {attempt.level} and category `{clean(attempt.category)}`, in the config"
@@ -175,6 +183,12 @@ def require_comparable(results: Sequence[Results]) -> None:
                     f"({right}) than `{first.folder}` ({left})",
                     hint="run both under one version; such results are never mixed",
                 )
+        if other.config.surface is not first.config.surface:
+            raise UsageError(
+                f"`{other.folder}` was made on the surface `{other.config.surface.value}`, and"
+                f" `{first.folder}` on `{first.config.surface.value}`",
+                hint="compare runs on one surface; such results are never mixed",
+            )
         if other.config.tasks != first.config.tasks:
             raise UsageError(
                 f"`{other.folder}` has the split {other.config.split}, and `{first.folder}` has "

@@ -14,6 +14,7 @@ import msgspec
 
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import require_seed
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.task.task import Scope
 from nki_agent.verify.kernel import Kernel
@@ -39,6 +40,7 @@ class Job:
     target: Target = DEFAULT_TARGET
     ask: Ask = Ask.VERDICT
     scope: Scope = Scope.PROOF
+    surface: Surface = Surface.NKI
     is_task_trusted: bool = True
     """Whether the task's file may run in the worker; else it gets a locked process of its own."""
     root_seed: int | None = None

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.farm.job import Ask, End, Job
 from nki_agent.sandbox.child import read_all
@@ -95,6 +96,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     ask: Ask
     scope: Scope
+    surface: Surface
     root_seed: int | None
 
     @classmethod
@@ -108,6 +110,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
             target=job.target,
             ask=job.ask,
             scope=job.scope,
+            surface=job.surface,
             root_seed=job.root_seed,
         )
 

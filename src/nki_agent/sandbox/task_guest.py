@@ -133,8 +133,7 @@ class TaskGuest:
                 self.task = load_task(FOLDER / asked.name, handed=handed)
                 return record_task(self.task)
             case DrawRequest():
-                scale = FamilyScale(factor=asked.factor, offset=asked.offset, slack=asked.slack)
-                drawn = self._shapes(asked.shapes).sampler.draw(asked.seed, scale)
+                drawn = self._shapes(asked.shapes).sampler.draw(asked.seed, asked.scale)
                 return ArraysReply(outputs={name: pack(array) for name, array in drawn.items()})
             case RunRequest():
                 return self._run(asked, self._shapes(asked.shapes))

@@ -376,9 +376,7 @@ class UntrustedSampler:
             DrawRequest(
                 shapes=self.record.name,
                 seed=seed,
-                factor=scale.factor,
-                offset=scale.offset,
-                slack=scale.slack,
+                scale=scale,
             ),
             num_elems=sum(math.prod(shape) for _, shape, _ in tensors),
         )
