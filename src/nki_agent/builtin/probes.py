@@ -2,7 +2,7 @@
 
 Law: with the sizes of a task alone, an expression may fit by chance: at three shape sets, `2 * M`
 and `M + N` may be one number. Probes have sizes that are as unlike as the reference allows, always
-the same for the same file. 
+the same for the same file.
 """
 
 from __future__ import annotations

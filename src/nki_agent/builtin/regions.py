@@ -133,7 +133,6 @@ class Regions:
         ]
         return access_pattern(layout.tensor, pattern, terms)
 
-
     def paces(self, strides: Sequence[Size]) -> list[str]:
         """Each stride as text; "0" where the tensor does not vary.
 

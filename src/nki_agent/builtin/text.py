@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.sizes import derive_size, derived_sizes
+from nki_agent.builtin.sizes import derive_shifted, derive_size, derived_sizes
 from nki_agent.builtin.tile_steps import Number, Size
 
 LINE_MAX = 100
@@ -178,9 +178,15 @@ class Scope:
         scaled = (_scaled_axis(tensor, self.shapes[tensor], value) for tensor in order)
         if (text := next(filter(None, scaled), None) or self._borrow(value)) is not None:
             return text
-        for axes in (list(self._axes(order)), list(self._all_sizes(order))):
-            for find_any in (_ratio_of_axes, _next_to_axis, derive_size):
-                if (text := find_any(axes, value)) is not None:
+        return self._derive(order, value)
+
+    def _derive(self, order: Sequence[str], value: Size) -> str:
+        """An expression of several sizes, of those at hand if they do."""
+        own, whole = list(self._axes(order)), list(self._all_sizes(order))
+        for forms in ((_ratio_of_axes, derive_size), (_next_to_axis, derive_shifted)):
+            for axes in (own, whole):
+                found = (form(axes, value) for form in forms)
+                if (text := next((t for t in found if t is not None), None)) is not None:
                     return self._name(text)
         raise UnsupportedError(
             "a size",

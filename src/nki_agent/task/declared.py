@@ -55,9 +55,7 @@ from nki_agent.task.values import to_stored
 from nki_agent.task.work import make_work
 
 
-def make_shapes(
-    form: FileForm, sizes: Sizes, *, name: str, seed: int
-) -> tuple[ShapeSet, Record]:
+def make_shapes(form: FileForm, sizes: Sizes, *, name: str, seed: int) -> tuple[ShapeSet, Record]:
     """The task at one choice of its sizes, from a run without data; `name` is the choice's.
 
     Raises:
@@ -102,8 +100,7 @@ def _free_sizes(
     free = find_free(declared, wanted)
     names = make_unique(free, taken=[tensor.name for tensor in tensors])
     return tuple(
-        StaticArgument(name=name, value=sizes[size])
-        for name, size in zip(names, free, strict=True)
+        StaticArgument(name=name, value=sizes[size]) for name, size in zip(names, free, strict=True)
     )
 
 
