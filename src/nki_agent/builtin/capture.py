@@ -6,7 +6,7 @@ task whose graph changes with its shapes is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
@@ -21,6 +21,7 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
     is_position_mask,
 )
+from nki_agent.builtin.matching import find_folds
 from nki_agent.builtin.pruning import prune
 from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
@@ -135,9 +136,14 @@ def store_transposed(graph: Graph) -> Graph:
     builder = GraphBuilder(arguments=list(graph.arguments))
     new_id: dict[int, int] = {}
     turned: dict[int, int] = {}
+    folded = find_folds(graph)
     for node in graph.nodes:
         builder.origin = node.origin
         sources = []
+        if node.id in folded:
+            fold = replace(node, op=Op.FOLD)
+            new_id[node.id] = builder.repeat(fold, [new_id[i] for i in node.inputs])
+            continue
         for source in node.inputs:
             if node.op in ROWWISE | {Op.SOFTMAX, *WINDOWED} and is_transposed(graph[source]):
                 if source not in turned:

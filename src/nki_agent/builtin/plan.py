@@ -122,6 +122,31 @@ class TransposePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoldPlan:
+    """target[n] = the reduction of source[m, n] over m, for each batch; m lies apart, n side by side.
+
+    `partitions` says what lies on them: `batch` (its last axis), `runs` (parts of n), or `depth`
+    (m, whose partitions are joined at the end).
+    """
+
+    title: str
+    function: str
+    batch: tuple[Size, ...]
+    source: Access
+    """Over batch loops, m, n."""
+    target: Access
+    """Over batch loops, n."""
+    dtype: DType
+    out_dtype: DType
+    m: Size
+    n: Size
+    partitions: str
+    row_block: int
+    """Elements of m that are loaded at a time, in each partition."""
+    col_block: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPlan:
     """softmax(f(q k^T)) v, one block of query rows at a time; `levels` are the steps of f.
 
@@ -283,7 +308,14 @@ class RunningPlan:
 
 ByIndexPlan = PickPlan | RankPlan | RunningPlan | BagPlan
 Stage = (
-    RowsPlan | MatmulPlan | TransposePlan | AttentionPlan | ConvolutionPlan | PoolPlan | ByIndexPlan
+    RowsPlan
+    | MatmulPlan
+    | TransposePlan
+    | FoldPlan
+    | AttentionPlan
+    | ConvolutionPlan
+    | PoolPlan
+    | ByIndexPlan
 )
 
 

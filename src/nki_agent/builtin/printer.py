@@ -18,6 +18,7 @@ from nki_agent.builtin.plan import (
     Buffer,
     ByIndexPlan,
     ConvolutionPlan,
+    FoldPlan,
     MatmulPlan,
     PickPlan,
     Plan,
@@ -32,6 +33,7 @@ from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_bags import BagPrinter
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
+from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers, uses_bank
 from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter
 from nki_agent.builtin.print_pool import PoolPrinter
@@ -137,6 +139,7 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
     if any(
         isinstance(s, MatmulPlan | AttentionPlan | TransposePlan | ConvolutionPlan | PickPlan)
+        or uses_bank(s)
         for s in plan.stages
     ):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
@@ -144,7 +147,7 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(LOWEST)
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
-    helpers += window_helpers(plan)
+    helpers += window_helpers(plan) + fold_helpers(plan)
     if any(isinstance(s, RankPlan) for s in plan.stages):
         helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
@@ -198,6 +201,8 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             MatmulPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case TransposePlan():
             TransposePrinter(stage, source, scope).print()
+        case FoldPlan():
+            FoldPrinter(stage, source, scope).print()
         case ConvolutionPlan():
             printer = _convolution_printer(stage)
             printer(stage, source, scope, helpers=helpers, prefix=prefix).print()

@@ -34,6 +34,7 @@ class StageKind(StrEnum):
     CONVOLUTION = "convolution"
     POOL = "pool"
     PICK = "pick"
+    FOLD = "fold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ def divide(graphs: Sequence[Graph]) -> list[Group]:
         elif node.op in WINDOWED:
             draft = _Draft(StageKind(node.op.value), [node.id], seed=node.id)
             groups.append(draft)
-        elif node.op is Op.TRANSPOSE:
-            draft = _Draft(StageKind.TRANSPOSE, [node.id])
+        elif node.op in (Op.TRANSPOSE, Op.FOLD):
+            draft = _Draft(StageKind(node.op.value), [node.id])
             groups.append(draft)
         elif node.op is Op.PICK:
             draft = _pick_draft(graph, node, groups)
