@@ -79,7 +79,7 @@ def plan_fold(
         n=n,
         partitions=partitions,
         row_block=row_block,
-        col_block=max(1, min(run, bank if partitions == "depth" else TILE_ELEMS // row_block)),
+        col_block=max(1, min(run, bank)),
     )
 
 

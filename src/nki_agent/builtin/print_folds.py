@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki_agent.builtin.plan import FoldPlan, Plan, Stage
+from nki_agent.builtin.plan import FoldPlan, Plan
 from nki_agent.builtin.print_rows import OUTER_NAMES
 from nki_agent.builtin.regions import access_pattern, times
 from nki_agent.builtin.text import Scope, Source
@@ -36,12 +36,6 @@ def is_product(plan: FoldPlan) -> bool:
     """Whether a column of ones adds up on the Tensor Engine, which takes short floats at once."""
     is_short = plan.dtype.itemsize < DType.FLOAT32.itemsize
     return plan.partitions == "depth" and plan.function == "add" and is_short
-
-
-def uses_bank(stage: Stage) -> bool:
-    """Whether a stage adds partitions up in PSUM."""
-    is_sum = isinstance(stage, FoldPlan) and stage.function == "add"
-    return is_sum and stage.partitions == "depth"
 
 
 def fold_helpers(plan: Plan) -> list[str]:
@@ -116,46 +110,41 @@ class FoldPrinter:
     def _partitions(self) -> None:
         """Whole results, each in its partition."""
         add, plan = self.source.add, self.plan
+        self._total("rows")
         if self.is_whole:
             self._load(count="num_rows")
-            self._tile("result", "rows", plan.out_dtype)
-            self._reduce("result")
-            self._store("result", "rows", "cols")
-            return
-        self._tile("total", "rows", DType.FLOAT32)
-        with self.source.block(f"for m0 in range(0, num_rows, {plan.row_block}):"):
-            add(f"count = min({plan.row_block}, num_rows - m0)")
-            self._load(count="count")
-            self._accumulate("total")
-        self._store(self._cast("total", "(rows, cols)"), "rows", "cols")
+            self._accumulate("total", "num_rows", "e")
+        else:
+            with self.source.block(f"for m0 in range(0, num_rows, {plan.row_block}):"):
+                add(f"count = min({plan.row_block}, num_rows - m0)")
+                self._load(count="count")
+                self._accumulate("total", "count", "m0 + e")
+        self._store(self._moved("total", "(rows, cols)"), "rows", "cols")
 
     def _depth(self) -> None:
         """Parts of each result in all partitions, which are joined at the end."""
         add, plan = self.source.add, self.plan
-        self._tile("total", "lanes", DType.FLOAT32)
-        with self.source.block(
-            f"for m0, rows, count in depth_tiles(num_rows, {plan.row_block}):"
-        ):
+        self._total("lanes")
+        with self.source.block(f"for m0, rows, count in depth_tiles(num_rows, {plan.row_block}):"):
             self._load(count="count")
-            self._accumulate("total[:rows]")
+            self._accumulate("total[:rows]", "count", "m0 + e")
+        add("parts = nl.ndarray((lanes, cols), dtype=nl.float32, buffer=nl.sbuf)")
+        add("nisa.activation(dst=parts, op=nl.copy, data=total)")
         if plan.function == "add":
             self.source.note("A column of ones adds the partitions up.")
-            with self.source.block("for b0 in range(0, cols, BANK):"):
-                add("size = min(BANK, cols - b0)")
-                add("joined = nl.ndarray((1, size), dtype=nl.float32, buffer=nl.psum)")
-                moving = "total[:, b0 : b0 + size]"
-                add(f"nisa.nc_matmul(dst=joined, stationary=ones, moving={moving})")
-                self._store(self._cast("joined", "(1, size)", moved=True), "1", "size", "b0")
+            add("joined = nl.ndarray((1, cols), dtype=nl.float32, buffer=nl.psum)")
+            add("nisa.nc_matmul(dst=joined, stationary=ones, moving=parts)")
+            self._store(self._moved("joined", "(1, cols)"), "1", "cols")
             return
         with self.source.block("for b0 in range(0, cols, PARTITIONS):"):
             add("size = min(PARTITIONS, cols - b0)")
             add("turned = nl.ndarray((size, lanes), dtype=nl.float32, buffer=nl.psum)")
-            add("nisa.nc_transpose(dst=turned, data=total[:, b0 : b0 + size])")
+            add("nisa.nc_transpose(dst=turned, data=parts[:, b0 : b0 + size])")
             dtype = f"nl.{plan.out_dtype.value}"
             add(f"result = nl.ndarray((size, 1), dtype={dtype}, buffer=nl.sbuf)")
             add(f"nisa.tensor_reduce(dst=result, op=nl.{plan.function}, data=turned, axis=1)")
             pace = self._pace(plan.target, -1)
-            offset = [*self._start(plan.target), times("(c0 + b0)", pace)]
+            offset = [*self._start(plan.target), times("c0 + b0", pace)]
             pattern = [[pace, "size"], ["1", "1"]]
             text = access_pattern(plan.target.tensor, pattern, offset)
             add(f"nisa.dma_copy(dst={text}, src=result)")
@@ -169,44 +158,34 @@ class FoldPrinter:
         with self.source.block(f"for m0, rows, count in {rows}:"):
             self._load(count="count")
             with self.source.block("for e in range(count):"):
-                add(
-                    "nisa.nc_matmul(dst=joined, stationary=ones[:rows],"
-                    " moving=tile[:, e, :])"
-                )
-        self._store(self._cast("joined", "(1, cols)", moved=True), "1", "cols")
+                add("nisa.nc_matmul(dst=joined, stationary=ones[:rows], moving=tile[:, e, :])")
+        self._store(self._moved("joined", "(1, cols)"), "1", "cols")
 
     # -- steps ------------------------------------------------------------------------------------
-    def _tile(self, name: str, rows: str, dtype: DType) -> None:
+    def _total(self, rows: str) -> None:
+        self.source.note("Kept in PSUM, so that SBUF is read once for each element.")
         self.source.add(
-            f"{name} = nl.ndarray(({rows}, cols), dtype=nl.{dtype.value}, buffer=nl.sbuf)"
+            f"total = nl.ndarray(({rows}, cols), dtype=nl.float32, buffer=nl.psum)"
         )
 
-    def _cast(self, name: str, shape: str, *, moved: bool = False) -> str:
-        """The tile in the result's dtype and in SBUF."""
-        if self.plan.out_dtype is DType.FLOAT32 and not moved:
-            return name
+    def _moved(self, name: str, shape: str) -> str:
+        """What is in PSUM, in the result's dtype and in SBUF."""
         dtype = f"nl.{self.plan.out_dtype.value}"
         self.source.add(f"result = nl.ndarray({shape}, dtype={dtype}, buffer=nl.sbuf)")
-        self.source.add(f"nisa.tensor_copy(dst=result, src={name})")
+        self.source.add(f"nisa.activation(dst=result, op=nl.copy, data={name})")
         return "result"
 
-    def _reduce(self, dst: str) -> None:
-        self.source.note("The reduced axis is walked innermost, with a stride.")
-        self.source.add(
-            f"nisa.tensor_reduce(dst={dst}, op=nl.{self.plan.function},"
-            " data=tile.permute((0, 2, 1)), axis=2)"
-        )
-
-    def _accumulate(self, total: str) -> None:
+    def _accumulate(self, total: str, count: str, index: str) -> None:
         """Join the tile to the total of each partition."""
         add = self.source.add
-        with self.source.block("if m0 == 0:"):
-            self._reduce(total)
-        with self.source.block("else:"):
-            self._tile("part", "rows", DType.FLOAT32)
-            op = f"nl.{self.plan.function}"
-            add(f"nisa.tensor_reduce(dst=part, op={op}, data=tile.permute((0, 2, 1)), axis=2)")
-            add(f"nisa.tensor_tensor(dst={total}, data1={total}, data2=part, op={op})")
+        with self.source.block(f"for e in range({count}):"):
+            with self.source.block(f"if {index} == 0:"):
+                add(f"nisa.tensor_copy(dst={total}, src=tile[:, e, :])")
+            with self.source.block("else:"):
+                add(
+                    f"nisa.tensor_tensor(dst={total}, data1={total}, data2=tile[:, e, :],"
+                    f" op=nl.{self.plan.function})"
+                )
 
     def _load(self, *, count: str) -> None:
         plan, add = self.plan, self.source.add
@@ -231,15 +210,15 @@ class FoldPrinter:
         text = access_pattern(plan.source.tensor, pattern, offset)
         add(f"nisa.dma_copy(dst=tile, src={text})")
 
-    def _store(self, name: str, rows: str, cols: str, shift: str = "") -> None:
+    def _store(self, name: str, rows: str, cols: str) -> None:
         plan = self.plan
         pace = self._pace(plan.target, -1)
-        first, start = "1", f"(c0 + {shift})" if shift else "c0"
+        first, start = "1", "c0"
         if plan.partitions == "runs":
             first, start = times("width", pace), "start"
         elif plan.partitions == "batch" and self.names:
             first = self._pace(plan.target, -2)
-        offset = [*self._start(plan.target), times(start, pace).strip("()")]
+        offset = [*self._start(plan.target), times(start, pace)]
         text = access_pattern(plan.target.tensor, [[first, rows], [pace, cols]], offset)
         self.source.add(f"nisa.dma_copy(dst={text}, src={name})")
 

@@ -33,7 +33,7 @@ from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_bags import BagPrinter
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
-from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers, uses_bank
+from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
 from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter
 from nki_agent.builtin.print_pool import PoolPrinter
@@ -139,7 +139,6 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
     if any(
         isinstance(s, MatmulPlan | AttentionPlan | TransposePlan | ConvolutionPlan | PickPlan)
-        or uses_bank(s)
         for s in plan.stages
     ):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")

@@ -318,7 +318,7 @@ def plan_transpose(
                 Walk(dict(zip(order, contiguous_strides(source.shape), strict=True)), 0),
             ]
         )
-    fences = {minor, minor + 1, -1} | ({1 - rank} if group.loop else set())
+    fences = {minor, minor + 1} | ({1 - rank} if group.loop else set())
     groups = merge_axes(order, sizes, walks, fences=frozenset(fences))
     n_group = next(g for g in groups if minor in g)
     m_group = groups[-1]
