@@ -23,6 +23,7 @@ from nki_agent.builtin.graph import (
 )
 from nki_agent.builtin.matching import find_folds
 from nki_agent.builtin.pruning import prune
+from nki_agent.builtin.sinking import find_sinks, sink
 from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
 from nki_agent.task.task import Form, ShapeSet, Task
@@ -88,7 +89,8 @@ def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
 
 def make_captured(graphs: list[Graph]) -> Captured:
     """Check that the graphs are the same but for sizes, and prepare them for planning."""
-    ready = [own_masks(store_transposed(take_apart(graph))) for graph in graphs]
+    apart = sink_all([take_apart(graph) for graph in graphs])
+    ready = [own_masks(store_transposed(graph)) for graph in apart]
     first = ready[0]
     for other in ready[1:]:
         pairs = zip(first.nodes, other.nodes, strict=False)
@@ -96,6 +98,19 @@ def make_captured(graphs: list[Graph]) -> Captured:
         if not same or any(a.structure != b.structure for a, b in pairs):
             raise UnsupportedError("the reference", "its operators change with the shapes")
     return Captured(tuple(ready))
+
+
+def sink_all(graphs: list[Graph]) -> list[Graph]:
+    """Make reductions where their operands lie, those for which it is so at every shape set."""
+    if len({len(graph.nodes) for graph in graphs}) != 1:
+        return graphs
+    found = [find_sinks(graph) for graph in graphs]
+    common = set.intersection(*({(s.reduction, s.nodes) for s in f.values()} for f in found))
+    chosen = {reduction for reduction, _ in common}
+    return [
+        sink(graph, {r: s for r, s in own.items() if r in chosen})
+        for graph, own in zip(graphs, found, strict=True)
+    ]
 
 
 def take_apart(graph: Graph) -> Graph:
