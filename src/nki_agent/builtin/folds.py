@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from nki_agent.builtin.align import Walk, group_size, group_stride, merge_axes
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.graph import contiguous_strides
 from nki_agent.builtin.plan import FoldPlan, Stored
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.tile_steps import Access
@@ -39,11 +38,7 @@ def plan_fold(
     for index, graph in enumerate(captured.graphs):
         view = graph[graph[node.id].inputs[0]]
         sizes.append(dict(zip(order, view.shape, strict=True)))
-        strides = contiguous_strides(graph[node.id].shape)
-        offset = 0
-        if stored.strides is not None and stored.offset is not None:
-            strides = tuple(size[index] for size in stored.strides)
-            offset = stored.offset[index]
+        strides, offset = stored.layout(graph[node.id].shape, index)
         source = Walk(dict(zip(order, view.strides, strict=True)), view.offset)
         walks.append([source, Walk(dict(zip(order, strides, strict=True)), offset)])
     gone = tuple(node.axes)
@@ -90,4 +85,3 @@ def _choose(batch: tuple[int, ...], m: tuple[int, ...], n: tuple[int, ...], chip
     if max(batch) >= chip.partitions:
         return "batch"
     return "depth" if max(m) >= max(batch) else "batch"
-

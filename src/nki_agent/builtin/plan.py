@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nki_agent.builtin.graph import contiguous_strides
 from nki_agent.builtin.tile_steps import Access, Number, Size, Step, Store, Tile
 from nki_agent.isa.dtype import DType
 
@@ -24,6 +25,12 @@ class Stored:
     strides: tuple[Size, ...] | None = None
     offset: Size | None = None
 
+    def layout(self, shape: tuple[int, ...], index: int) -> tuple[tuple[int, ...], int]:
+        """Strides and offset of a value of this shape at one shape set."""
+        if self.strides is None or self.offset is None:
+            return contiguous_strides(shape), 0
+        return tuple(size[index] for size in self.strides), self.offset[index]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
@@ -35,6 +42,16 @@ class Buffer:
     is_result: bool
     cols_of: str = ""
     """The operand that gives a product its last axis, with `-` in front if by its own last axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """What a stage adds up over the innermost of its loops, for each tile of rows."""
+
+    source: Tile
+    function: str
+    target: Access
+    dtype: DType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +82,8 @@ class RowsPlan:
     """Innermost steps where a phase begins that runs one tile behind the one before."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
+    total: Total | None = None
+    """Where there is one, the last of `outer` is the innermost loop, inside of a tile of rows."""
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -164,9 +164,7 @@ class FoldPrinter:
     # -- steps ------------------------------------------------------------------------------------
     def _total(self, rows: str) -> None:
         self.source.note("Kept in PSUM, so that SBUF is read once for each element.")
-        self.source.add(
-            f"total = nl.ndarray(({rows}, cols), dtype=nl.float32, buffer=nl.psum)"
-        )
+        self.source.add(f"total = nl.ndarray(({rows}, cols), dtype=nl.float32, buffer=nl.psum)")
 
     def _moved(self, name: str, shape: str) -> str:
         """What is in PSUM, in the result's dtype and in SBUF."""

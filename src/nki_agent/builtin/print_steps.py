@@ -102,7 +102,8 @@ class StepPrinter:
 
     def shape(self, tile: Tile) -> str:
         """The shape of a tile as text."""
-        rows = "PARTITIONS" if tile.kind in (Kind.VECTOR, Kind.ONE) else "rows"
+        by_row = tile.kind in (Kind.FULL, Kind.ROW) or tile.level >= self.row_level
+        rows = "rows" if by_row else "PARTITIONS"
         if tile.cols is not None:
             return f"(rows, {'each, ' if self.is_packed else ''}{self.scope.size(tile.cols)})"
         if self.is_packed and rows == "rows":

@@ -31,7 +31,7 @@ from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
-from nki_agent.builtin.plan import RowsPlan, Stored
+from nki_agent.builtin.plan import RowsPlan, Stored, Total
 from nki_agent.builtin.row_parts import RowPart, find_row_parts
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
@@ -50,6 +50,7 @@ from nki_agent.builtin.tile_steps import (
     step_writes,
 )
 from nki_agent.builtin.titles import describe
+from nki_agent.builtin.totals import added_axes, total_walks
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -84,6 +85,8 @@ class _Space:
     groups: tuple[tuple[int, ...], ...]
     sizes: tuple[dict[int, int], ...]
     is_flat: bool
+    has_total: bool = False
+    """Whether the last of `outer` is the innermost loop, over which a total is made."""
 
     @property
     def outer(self) -> tuple[tuple[int, ...], ...]:
@@ -103,11 +106,14 @@ class _Space:
         outer = touched[: len(self.outer)]
         col = touched[-1]
         row = col if self.is_flat else touched[-2] or self.is_one_row
-        level = max((i + 1 for i, on in enumerate(outer) if on), default=0)
+        loops = outer[:-1] if self.has_total else outer
+        level = max((i + 1 for i, on in enumerate(loops) if on), default=0)
         if has_col_loop and col:
-            level = len(outer) + 1
+            level = len(loops) + 1
         if row:
-            level = len(outer) + 1 + has_col_loop
+            level = len(loops) + 1 + has_col_loop
+        if self.has_total and outer[-1]:
+            level = len(loops) + 2
         kind = {
             (True, True): Kind.FULL,
             (True, False): Kind.ROW,
@@ -131,14 +137,16 @@ class RowsPlanner:
     ) -> None:
         """`buffers` names every value in HBM by its base node; `outputs` are the nodes to store."""
         self.captured = captured
-        self.group = group
+        self.fold = group.fold
+        self.group = replace(group, nodes=tuple(n for n in group.nodes if n != group.fold))
         self.graph = captured.graph
         self.buffers = buffers
-        self.outputs = outputs
+        self.outputs = [n for n in outputs if n != group.fold]
         self.chip = chip
         self.alignments = [self._align(g_index) for g_index in range(len(captured.graphs))]
         share_axes(self.alignments)
         self.operands = self._find_operands()
+        self.added = added_axes(captured, self.alignments, self.fold)
 
     def _align(self, index: int) -> Alignment:
         graph = self.captured.graphs[index]
@@ -182,9 +190,12 @@ class RowsPlanner:
         sizes = tuple(a.sizes for a in self.alignments)
         walks = [self._walks(s, axes) for s, axes in self.operands.items()]
         walks += [self._output_walks(node) for node in self.outputs]
+        if self.fold is not None:
+            walks.append(total_walks(self.captured, self.alignments, self.fold, self.buffers))
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
         reduced = self._reduced()
         fences = frozenset({min(reduced)}) if reduced else frozenset()
+        fences |= {f for axis in self.added for f in (axis, axis + 1)}
         time = first.order[0] if self.group.loop else 0
         if not reduced:
             # Rows of which every second column is read stay rows, to be cut out of whole ones.
@@ -205,10 +216,23 @@ class RowsPlanner:
             return _Space((*outside, *groups), sizes, is_flat=True)
         if len(groups) == 1:
             return _Space((*outside, (), groups[0]), sizes, is_flat=False)
+        if self.fold is not None:
+            return self._space_of_total(groups, sizes)
         groups = self._longest_as_rows(groups, sizes)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
         return _Space((*outside, *groups), sizes, is_flat=is_flat)
+
+    def _space_of_total(
+        self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
+    ) -> _Space:
+        """The axis of the total innermost, and the longest of the others on the partitions."""
+        *outer, cols = groups
+        added = next(group for group in outer if self.added & set(group))
+        rest = [group for group in outer if group is not added]
+        rows = max(rest, key=lambda group: max(group_size(group, sizes)), default=())
+        outside = [group for group in rest if group is not rows]
+        return _Space((*outside, added, rows, cols), sizes, is_flat=False, has_total=True)
 
     def _longest_as_rows(
         self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
@@ -243,7 +267,7 @@ class RowsPlanner:
         space = self._space()
         cols = group_size(space.groups[-1], space.sizes)
         is_reduced = bool(self._reduced())
-        if (packed := self._plan_packed(space)) is not None:
+        if self.fold is None and (packed := self._plan_packed(space)) is not None:
             return packed
         room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
         plan = self._plan_blocks(space, room, demand)
@@ -372,7 +396,7 @@ class RowsPlanner:
         """Bytes of one partition if nothing is reused within an iteration."""
         width = max(plan.cols) if plan.col_block is None else min(plan.col_block, max(plan.cols))
         each = plan.rows_each or 1
-        total = 0
+        total = 0 if plan.total is None else 2 * width * DType.FLOAT32.itemsize
         for level, steps in enumerate(plan.levels):
             copies = buffers if level == len(plan.levels) - 1 else 1
             cuts = [step for step in steps if isinstance(step, Cut)]
@@ -407,6 +431,7 @@ class RowsPlanner:
             self._load(lowering, space, source, walks, place)
         for node_id in self.group.nodes:
             lowering.lower(self.graph[node_id])
+        total = self._total(lowering, space)
         lowering.expect(self.outputs)
         loaded = set(self._kept_rows)
         for node_id in self.outputs:
@@ -414,7 +439,9 @@ class RowsPlanner:
         for access, tile in self._kept_rows.items():
             if access not in loaded:
                 lowering.emit(tile.level, Store(access=access, src=tile))
-        levels = [fold_negations(steps) for steps in lowering.levels]
+        levels = lowering.levels
+        if total is None:
+            levels = [fold_negations(steps) for steps in levels]
         levels[-1], cuts = self._spread(space, levels[-1], block, lowering.taken_names, each)
         return RowsPlan(
             title=describe(self.captured, self.group.nodes),
@@ -430,6 +457,24 @@ class RowsPlanner:
             cuts=cuts,
             after=tuple(self.after),
             is_step=bool(self.group.loop),
+            total=total,
+        )
+
+    def _total(self, lowering: Lowering, space: _Space) -> Total | None:
+        """What is added up over the innermost loop."""
+        if self.fold is None:
+            return None
+        node = self.graph[self.fold]
+        stored = self.buffers[node.id]
+        return Total(
+            source=lowering.settle(self.graph.base(node.inputs[0]).id),
+            function=node.function,
+            target=self._access(
+                space,
+                stored.name,
+                total_walks(self.captured, self.alignments, self.fold, self.buffers),
+            ),
+            dtype=stored.dtype,
         )
 
     def _spread(
@@ -457,6 +502,7 @@ class RowsPlanner:
         if (
             by_position
             or self.group.loop
+            or self.fold is not None
             or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES
         ):
             # Functions of phases do not know which rows and columns they are given.
