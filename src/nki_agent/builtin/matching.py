@@ -1,5 +1,4 @@
-"""Recognises attention in a graph: two products, a softmax between them, what changes the scores;
-and reductions of what lies apart.
+"""Recognises attention in a graph, and reductions of what lies apart.
 
 Law: a node belongs to an attention only if nobody outside reads it, so that nothing is lost when
 its value never reaches HBM.
@@ -9,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from nki_agent.builtin.align import align
 from nki_agent.builtin.graph import ELEMENTWISE, Graph, Node, Op, contiguous_strides
@@ -134,7 +134,4 @@ def _lies_apart(node: Node, view: Node) -> bool:
     gone = [a for a in axes if a in node.axes]
     if not kept or not gone or view.strides[kept[-1]] != 1:
         return False
-    return all(
-        view.strides[a] == view.strides[b] * view.shape[b]
-        for a, b in zip(gone, gone[1:], strict=False)
-    )
+    return all(view.strides[a] == view.strides[b] * view.shape[b] for a, b in pairwise(gone))

@@ -136,13 +136,20 @@ class TransposePlan:
     n: Size
     col_block: int
     """Columns of the source that are loaded at a time."""
+    rows_each: int | None = None
+    """Short rows of the result are made up to so many in each partition, and stored together."""
+    is_blocked: bool = False
+    """Whether the last two of `batch` are made together: more rows, and what n follows in memory.
+
+    Then each partition takes one of the latter, with all that follows it in the result.
+    """
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldPlan:
-    """target[n] = the reduction of source[m, n] over m, for each batch; m lies apart, n side by side.
+    """target[n] = the reduction of source[m, n] over m, for each batch; n lies side by side.
 
     `partitions` says what lies on them: `batch` (its last axis), `runs` (parts of n), or `depth`
     (m, whose partitions are joined at the end).

@@ -44,6 +44,7 @@ from nki_agent.builtin.print_products import (
 from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
+from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
@@ -163,7 +164,8 @@ def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
         return stage.is_one_hot or stage.function == "mark_cols"
-    return isinstance(stage, RowsPlan | RankPlan) and stage.rows_each is not None
+    by_rows = isinstance(stage, RowsPlan | RankPlan | TransposePlan)
+    return by_rows and stage.rows_each is not None
 
 
 def stage_name(index: int, stage: Stage) -> str:
@@ -199,7 +201,7 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
         case MatmulPlan():
             MatmulPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case TransposePlan():
-            TransposePrinter(stage, source, scope).print()
+            _transpose_printer(stage)(stage, source, scope).print()
         case FoldPlan():
             FoldPrinter(stage, source, scope).print()
         case ConvolutionPlan():
@@ -211,6 +213,13 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case _:
             _by_index(stage, source, scope)
+
+
+def _transpose_printer(plan: TransposePlan) -> type[TransposePrinter]:
+    """How it is tiled."""
+    if plan.is_blocked:
+        return BlockTransposePrinter
+    return TransposePrinter if plan.rows_each is None else ShortTransposePrinter
 
 
 def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter]:

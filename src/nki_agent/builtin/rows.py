@@ -33,6 +33,7 @@ from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
 from nki_agent.builtin.plan import RowsPlan, Stored, Total
 from nki_agent.builtin.row_parts import RowPart, find_row_parts
+from nki_agent.builtin.row_space import Space
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
 from nki_agent.builtin.tile_steps import (
@@ -76,51 +77,6 @@ class Demand:
     col_block: int = COL_BLOCK
     sbuf_share: float = 0.9
     """Part of SBUF that a plan may fill by its own count."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Space:
-    """The iteration space of a stage after merging: axis groups from the outermost to columns."""
-
-    groups: tuple[tuple[int, ...], ...]
-    sizes: tuple[dict[int, int], ...]
-    is_flat: bool
-    has_total: bool = False
-    """Whether the last of `outer` is the innermost loop, over which a total is made."""
-
-    @property
-    def outer(self) -> tuple[tuple[int, ...], ...]:
-        """Groups that become loops around everything."""
-        return self.groups[:-1] if self.is_flat else self.groups[:-2]
-
-    @property
-    def is_one_row(self) -> bool:
-        """Whether there is one row, which every value then belongs to."""
-        return not self.is_flat and all(
-            size == 1 for size in group_size(self.groups[-2], self.sizes)
-        )
-
-    def place(self, axes: frozenset[int], *, has_col_loop: bool) -> Place:
-        """Kind and level of a value that varies along these axes."""
-        touched = [bool(axes & set(group)) for group in self.groups]
-        outer = touched[: len(self.outer)]
-        col = touched[-1]
-        row = col if self.is_flat else touched[-2] or self.is_one_row
-        loops = outer[:-1] if self.has_total else outer
-        level = max((i + 1 for i, on in enumerate(loops) if on), default=0)
-        if has_col_loop and col:
-            level = len(loops) + 1
-        if row:
-            level = len(loops) + 1 + has_col_loop
-        if self.has_total and outer[-1]:
-            level = len(loops) + 2
-        kind = {
-            (True, True): Kind.FULL,
-            (True, False): Kind.ROW,
-            (False, True): Kind.VECTOR,
-            (False, False): Kind.ONE,
-        }[row, col]
-        return Place(kind, level)
 
 
 class RowsPlanner:
@@ -185,7 +141,7 @@ class RowsPlanner:
         pairs = zip(self.captured.graphs, self.alignments, strict=True)
         return [walk_of_result(g, node, a, stored, i) for i, (g, a) in enumerate(pairs)]
 
-    def _space(self) -> _Space:
+    def _space(self) -> Space:
         first = self.alignments[0]
         sizes = tuple(a.sizes for a in self.alignments)
         walks = [self._walks(s, axes) for s, axes in self.operands.items()]
@@ -213,26 +169,26 @@ class RowsPlanner:
                 hint="make the reduced axes the last ones and contiguous",
             )
         if len(groups) == 1 and not reduced:
-            return _Space((*outside, *groups), sizes, is_flat=True)
+            return Space((*outside, *groups), sizes, is_flat=True)
         if len(groups) == 1:
-            return _Space((*outside, (), groups[0]), sizes, is_flat=False)
+            return Space((*outside, (), groups[0]), sizes, is_flat=False)
         if self.fold is not None:
             return self._space_of_total(groups, sizes)
         groups = self._longest_as_rows(groups, sizes)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
-        return _Space((*outside, *groups), sizes, is_flat=is_flat)
+        return Space((*outside, *groups), sizes, is_flat=is_flat)
 
     def _space_of_total(
         self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
-    ) -> _Space:
+    ) -> Space:
         """The axis of the total innermost, and the longest of the others on the partitions."""
         *outer, cols = groups
         added = next(group for group in outer if self.added & set(group))
         rest = [group for group in outer if group is not added]
         rows = max(rest, key=lambda group: max(group_size(group, sizes)), default=())
         outside = [group for group in rest if group is not rows]
-        return _Space((*outside, added, rows, cols), sizes, is_flat=False, has_total=True)
+        return Space((*outside, added, rows, cols), sizes, is_flat=False, has_total=True)
 
     def _longest_as_rows(
         self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
@@ -287,7 +243,7 @@ class RowsPlanner:
             )
         return plan
 
-    def _plan_blocks(self, space: _Space, room: int, demand: Demand) -> RowsPlan:
+    def _plan_blocks(self, space: Space, room: int, demand: Demand) -> RowsPlan:
         """Blocks of columns that fit, or whole rows where columns depend on each other."""
         is_reduced = bool(self._reduced())
         cols = group_size(space.groups[-1], space.sizes)
@@ -309,7 +265,7 @@ class RowsPlanner:
             plan = self._lower(space, block)
         return plan
 
-    def _plan_strips(self, space: _Space, room: int, demand: Demand) -> RowsPlan | None:
+    def _plan_strips(self, space: Space, room: int, demand: Demand) -> RowsPlan | None:
         """Rows in strips; None if whole vectors do not fit, or a scan needs whole rows."""
         ops = {self.graph[n].op for n in self.group.nodes}
         if self.group.loop or ops & {Op.SCAN, Op.LANES}:
@@ -325,7 +281,7 @@ class RowsPlanner:
             block //= 2
         return None
 
-    def _lower_strips(self, space: _Space, row_level: int, block: int) -> RowsPlan:
+    def _lower_strips(self, space: Space, row_level: int, block: int) -> RowsPlan:
         places = {
             node: space.place(varying(self.alignments, node), has_col_loop=False)
             for node in self.group.nodes
@@ -367,7 +323,7 @@ class RowsPlanner:
             passes=passes.count,
         )
 
-    def _plan_packed(self, space: _Space) -> RowsPlan | None:
+    def _plan_packed(self, space: Space) -> RowsPlan | None:
         """Several short rows in each partition, where transfers and tiles are too short else."""
         if space.is_flat:
             return None
@@ -407,7 +363,7 @@ class RowsPlanner:
                 total += copies * tile.dtype.itemsize * elems
         return total
 
-    def _lower(self, space: _Space, block: int | None, each: int | None = None) -> RowsPlan:
+    def _lower(self, space: Space, block: int | None, each: int | None = None) -> RowsPlan:
         has_col_loop = block is not None and not space.is_flat
         num_levels = len(space.outer) + 2 + has_col_loop
         places = {
@@ -460,7 +416,7 @@ class RowsPlanner:
             total=total,
         )
 
-    def _total(self, lowering: Lowering, space: _Space) -> Total | None:
+    def _total(self, lowering: Lowering, space: Space) -> Total | None:
         """What is added up over the innermost loop."""
         if self.fold is None:
             return None
@@ -479,7 +435,7 @@ class RowsPlanner:
 
     def _spread(
         self,
-        space: _Space,
+        space: Space,
         steps: list[Step],
         block: int | None,
         names: Mapping[str, int],
@@ -511,7 +467,7 @@ class RowsPlanner:
         between = any(0 < tile.level < last for step in spread for tile in step_reads(step))
         return spread, () if between else find_cuts(spread, estimate)
 
-    def _num_tiles(self, space: _Space, width: int, each: int) -> int:
+    def _num_tiles(self, space: Space, width: int, each: int) -> int:
         sizes = [max(group_size(g, space.sizes)) for g in space.groups]
         if space.is_flat:
             tiles = -(-sizes[-1] // (self.chip.partitions * width))
@@ -519,7 +475,7 @@ class RowsPlanner:
         rows = -(-sizes[-2] // (self.chip.partitions * each))
         return math.prod(sizes[:-2]) * rows * -(-sizes[-1] * each // width)
 
-    def _access(self, space: _Space, tensor: str, walks: Sequence[Walk]) -> Access:
+    def _access(self, space: Space, tensor: str, walks: Sequence[Walk]) -> Access:
         strides = tuple(group_stride(group, walks, space.sizes) for group in space.groups)
         return Access(tensor=tensor, strides=strides, offset=tuple(w.offset for w in walks))
 
@@ -532,7 +488,7 @@ class RowsPlanner:
     def _load(
         self,
         lowering: Lowering,
-        space: _Space,
+        space: Space,
         source: int,
         walks: Sequence[Walk],
         place: Place,
@@ -563,7 +519,7 @@ class RowsPlanner:
             lowering.emit(place.level, cut)
         lowering.bind(source, tile)
 
-    def _store(self, lowering: Lowering, space: _Space, node_id: int) -> None:
+    def _store(self, lowering: Lowering, space: Space, node_id: int) -> None:
         name, dtype = self.buffers[node_id].name, self.buffers[node_id].dtype
         tile = lowering.finish(node_id, f"{name}_tile", dtype)
         access = self._access(space, name, self._output_walks(node_id))
@@ -595,13 +551,13 @@ class RowsPlanner:
         loaded = any(isinstance(step, Load) for step in made)
         return loaded and part is not None and part.step != 1
 
-    def _has_steps(self, space: _Space) -> bool:
+    def _has_steps(self, space: Space) -> bool:
         """Whether a tensor is read or written column by column, which whole rows in SBUF avoid."""
         if space.is_flat:
             return False
         return any(part.step != 1 for part in self._find_row_parts(space).values())
 
-    def _find_row_parts(self, space: _Space) -> dict[Access, RowPart]:
+    def _find_row_parts(self, space: Space) -> dict[Access, RowPart]:
         """Parts of rows that are cut out of whole ones."""
         cols = group_size(space.groups[-1], space.sizes)
         both = frozenset(space.groups[-1]), frozenset(space.groups[-2])

@@ -23,7 +23,6 @@ from nki_agent.builtin.graph import (
 )
 from nki_agent.builtin.matching import Attention, find_attention
 
-
 WHOLE_ROWS_ELEMS = 2**15
 """Values of this many columns, all that a stage makes together, leave room in SBUF."""
 
