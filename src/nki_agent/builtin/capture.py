@@ -146,6 +146,25 @@ def is_transposed(node: Node) -> bool:
     )
 
 
+def transpose_once(builder: GraphBuilder, source: int) -> int:
+    """A view stored row by row; what repeats along an axis is stored once."""
+    view = builder.nodes[source]
+    if 0 not in view.strides or any(view.strides[axis] == 0 for axis in (-1,)):
+        return builder.transpose(source)
+    shape = tuple(
+        1 if step == 0 else size for size, step in zip(view.shape, view.strides, strict=True)
+    )
+    if shape == view.shape or not is_transposed(replace(view, shape=shape)):
+        return builder.transpose(source)
+    once = builder.view(
+        view.inputs[0], shape=shape, strides=view.strides, offset=view.offset, is_moved=True
+    )
+    stored = builder.transpose(once)
+    steps = zip(shape, view.strides, contiguous_strides(shape), strict=True)
+    strides = tuple(0 if step == 0 else own for _, step, own in steps)
+    return builder.view(stored, shape=view.shape, strides=strides)
+
+
 def store_transposed(graph: Graph) -> Graph:
     """Let the Tensor Engine turn what elementwise nodes would read across rows."""
     builder = GraphBuilder(arguments=list(graph.arguments))
@@ -163,7 +182,7 @@ def store_transposed(graph: Graph) -> Graph:
             if node.op in ROWWISE | {Op.SOFTMAX, *WINDOWED} and is_transposed(graph[source]):
                 if source not in turned:
                     builder.loop = graph.base(source).loop
-                    turned[source] = builder.transpose(new_id[source])
+                    turned[source] = transpose_once(builder, new_id[source])
                     builder.loop = 0
                 sources.append(turned[source])
             else:

@@ -29,6 +29,8 @@ class Sink:
     reduction: int
     nodes: tuple[int, ...]
     order: Order
+    axes: Order
+    """The axis of the elementwise value that each axis of what is reduced is."""
 
 
 def find_sinks(graph: Graph) -> dict[int, Sink]:
@@ -41,12 +43,17 @@ def find_sinks(graph: Graph) -> dict[int, Sink]:
 def _sink(graph: Graph, node: Node, users: Mapping[int, Sequence[int]]) -> Sink | None:
     if node.op is not Op.REDUCE or node.loop:
         return None
-    top = graph[node.inputs[0]]
+    seen = graph[node.inputs[0]]
+    top = graph.base(seen.id)
+    axes = _axes_of(seen, top)
+    if axes is None or list(users[seen.id]) != [node.id]:
+        return None
     inside: set[int] = set()
+    readers = {node.id, seen.id}
     for node_id in range(top.id, -1, -1):
         own = graph[node_id]
         whole = own.op in ELEMENTWISE and own.shape == top.shape and own.dtype.is_float
-        if whole and users[node_id] and set(users[node_id]) <= {node.id, *inside}:
+        if whole and users[node_id] and set(users[node_id]) <= readers | inside:
             inside.add(node_id)
     if top.id not in inside:
         return None
@@ -58,9 +65,26 @@ def _sink(graph: Graph, node: Node, users: Mapping[int, Sequence[int]]) -> Sink 
         if leaf.op is not Op.CONST and leaf.num_elems == top.num_elems:
             orders.add(_order_of(leaf))
     order = orders.pop() if len(orders) == 1 else None
-    if order is None or not _runs_across(order, top.shape, node.axes):
+    if order is None or not _runs_across(order, top.shape, [axes[a] for a in node.axes]):
         return None
-    return Sink(node.id, tuple(sorted(inside)), order)
+    return Sink(node.id, tuple(sorted(inside)), order, axes)
+
+
+def _axes_of(view: Node, base: Node) -> Order | None:
+    """The axis of the base that each axis of a view is; None if it is no permutation."""
+    if view.id == base.id:
+        return tuple(range(len(base.shape)))
+    order = _order_of(view)
+    if order is None or len(view.shape) != len(base.shape):
+        return None
+    if tuple(view.shape[axis] for axis in order if view.shape[axis] != 1) != tuple(
+        size for size in base.shape if size != 1
+    ):
+        return None
+    moving = iter([axis for axis in order if view.shape[axis] != 1])
+    still = iter([axis for axis in order if view.shape[axis] == 1])
+    mine = [next(still) if size == 1 else next(moving) for size in base.shape]
+    return tuple(mine.index(axis) for axis in range(len(mine)))
 
 
 def _order_of(leaf: Node) -> Order | None:
@@ -111,24 +135,28 @@ def sink(graph: Graph, sinks: Mapping[int, Sink]) -> Graph:
             shape = tuple(node.shape[axis] for axis in order)
             new_id[node.id] = builder.repeat(replace(node, shape=shape), sources)
         elif node.id in sinks:
-            new_id[node.id] = _reduced(builder, node, new_id[node.inputs[0]], sinks[node.id].order)
+            found = sinks[node.id]
+            new_id[node.id] = _reduced(builder, node, new_id[found.nodes[-1]], found)
         else:
             new_id[node.id] = builder.repeat(node, [made(i, node) for i in node.inputs])
     outputs = tuple(made(o, None) for o in graph.outputs)
     return Graph(tuple(builder.nodes), graph.arguments, outputs)
 
 
-def _reduced(builder: GraphBuilder, node: Node, source: int, order: Order) -> int:
+def _reduced(builder: GraphBuilder, node: Node, source: int, found: Sink) -> int:
     """The reduction of what lies in another order, its results turned back."""
-    kept = [axis for axis in order if axis not in node.axes]
-    seen = builder.permute(source, [order.index(axis) for axis in (*kept, *node.axes)])
-    shape = (*(node.shape[axis] for axis in kept), *(1,) * len(node.axes))
-    made = builder.repeat(replace(node, shape=shape), [seen])
-    if kept == sorted(kept):
+    gone = [found.axes[axis] for axis in node.axes]
+    wanted = [axis for dim, axis in enumerate(found.axes) if dim not in node.axes]
+    kept = [axis for axis in found.order if axis not in gone]
+    seen = builder.permute(source, [found.order.index(axis) for axis in (*kept, *gone)])
+    sizes = tuple(builder.nodes[seen].shape[: len(kept)])
+    shape = (*sizes, *(1,) * len(gone))
+    axes = tuple(range(len(kept), len(shape)))
+    made = builder.repeat(replace(node, shape=shape, axes=axes), [seen])
+    if kept == wanted:
         return made
-    sizes = shape[: len(kept)]
     strides = contiguous_strides(sizes)
-    back = [kept.index(axis) for axis in range(len(kept))]
+    back = [kept.index(axis) for axis in wanted]
     turned = builder.view(
         made,
         shape=tuple(sizes[axis] for axis in back),
