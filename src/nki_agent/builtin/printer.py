@@ -164,8 +164,9 @@ def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
         return stage.is_one_hot or stage.function == "mark_cols"
-    by_rows = isinstance(stage, RowsPlan | RankPlan | TransposePlan)
-    return by_rows and stage.rows_each is not None
+    if isinstance(stage, RowsPlan | RankPlan | TransposePlan):
+        return stage.rows_each is not None
+    return False
 
 
 def stage_name(index: int, stage: Stage) -> str:

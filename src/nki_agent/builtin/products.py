@@ -43,6 +43,7 @@ DEEP_TILES = 4
 """Tiles of rows that add up such parts: half of the PSUM banks, so that the next may begin."""
 KEPT_SHARE = 0.5
 """Part of SBUF that a whole w may take."""
+AxisGroup = tuple[int, ...]
 TRANSPOSE_SHORT = 128
 """Rows of a stored transpose up to this length are stored several at a time."""
 TRANSPOSE_COLS = 2048
@@ -358,15 +359,12 @@ def plan_transpose(
     )
 
 
-Axes2 = tuple[int, ...]
-
-
 def _neighbours(
-    loops: Sequence[Axes2],
-    minor: tuple[Axes2, Axes2],
+    loops: Sequence[AxisGroup],
+    minor: tuple[AxisGroup, AxisGroup],
     walks: Sequence[Sequence[Walk]],
     sizes: Sequence[dict[int, int]],
-) -> tuple[Axes2, Axes2] | None:
+) -> tuple[AxisGroup, AxisGroup] | None:
     """The loops whose steps in the source are whole rows, and whole runs of columns."""
     own = [w[0] for w in walks]
     found = []
@@ -375,6 +373,7 @@ def _neighbours(
         reach = tuple(a * b for a, b in zip(size, step, strict=True))
         found.append(next((g for g in loops if group_stride(g, own, sizes) == reach), None))
     rows, cols = found
-    if rows is None or cols is None or rows == cols or max(group_size(minor[0], sizes)) > 64:
+    is_small = max(group_size(minor[0], sizes)) <= TRANSPOSE_SHORT // 2
+    if rows is None or cols is None or rows == cols or not is_small:
         return None
     return rows, cols
