@@ -73,6 +73,8 @@ class RowsPlan:
     rows_each: int | None
     """Short rows are packed, up to so many in each partition; None puts one row in each."""
     levels: tuple[tuple[Step, ...], ...]
+    has_middle: bool = False
+    """Whether what is packed in a partition is the last of `outer`, not rows that follow."""
     after: tuple[Store, ...] = ()
     """Stores of columns that all tiles added to."""
     passes: int = 0

@@ -169,12 +169,24 @@ class RowsPrinter:
         if self.plan.is_step and level == 0:
             self._level(1)
             return
+        if self.plan.has_middle and level + 1 == self.row_level:
+            self._middle()
+            return
         with self.source.block(self._loop(level)):
             if level + 1 == self.row_level and not (self.plan.is_flat or self.is_packed):
                 self.source.add("rows = min(PARTITIONS, num_rows - r0)")
             elif self.has_col_loop and level + 1 == self.row_level - 1:
                 self.source.add("cols = min(COL_BLOCK, num_cols - c0)")
             self._level(level + 1)
+
+    def _middle(self) -> None:
+        """Tiles of rows that each hold several elements of the axis in the middle."""
+        add, name = self.source.add, self.outer[-1]
+        with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+            add("rows = min(PARTITIONS, num_rows - r0)")
+            with self.source.block(f"for {name}0 in range(0, num_{name}, {self.plan.rows_each}):"):
+                add(f"each = min({self.plan.rows_each}, num_{name} - {name}0)")
+                self._level(self.row_level)
 
     def _total(self, total: Total) -> None:
         """What one tile of rows adds up over the innermost loop."""
@@ -217,7 +229,7 @@ class RowsPrinter:
                 self._step(step, level + 1)
 
     def _loop(self, level: int) -> str:
-        num_outer = len(self.outer) - (self.plan.total is not None)
+        num_outer = len(self.outer) - (self.plan.total is not None) - self.plan.has_middle
         if level < num_outer:
             name = self.outer[level]
             return f"for {name} in range(num_{name}):"
@@ -288,13 +300,23 @@ class RowsPrinter:
     def _packed_region(self, access: Access, tile: Tile) -> str:
         """Rows that follow each other in one partition: one run of memory for each partition."""
         terms = [self.scope.size(access.offset)] if any(access.offset) else []
-        for loop, stride in zip([*self.outer, "start"], access.strides, strict=False):
+        loops = [*self.outer, "start"]
+        if self.plan.has_middle:
+            loops = [*self.outer[:-1], f"{self.outer[-1]}0", "r0"]
+        for loop, stride in zip(loops, access.strides, strict=False):
             if any(stride):
                 terms.append(times(loop, self.scope.size(stride)))
         row, col = (self.scope.size(s) if any(s) else "0" for s in access.strides[-2:])
         width = "num_cols" if tile.cols is None else self.scope.size(tile.cols)
         last = [col, width] if col != "0" else ["1", "1"]
         pattern = [[times("each", row), "rows"], [row, "each"], last]
+        if self.plan.has_middle:
+            middle = access.strides[-3]
+            pattern = [
+                [row, "rows"],
+                [self.scope.size(middle) if any(middle) else "0", "each"],
+                last,
+            ]
         return access_pattern(access.tensor, pattern, terms)
 
     def _flat_region(self, access: Access, tile: Tile, *, is_store: bool) -> str:

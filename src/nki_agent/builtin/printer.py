@@ -164,6 +164,8 @@ def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
         return stage.is_one_hot or stage.function == "mark_cols"
+    if isinstance(stage, RowsPlan) and stage.has_middle:
+        return False
     if isinstance(stage, RowsPlan | RankPlan | TransposePlan):
         return stage.rows_each is not None
     return False

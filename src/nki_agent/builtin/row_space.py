@@ -18,6 +18,8 @@ class Space:
     is_flat: bool
     has_total: bool = False
     """Whether the last of `outer` is the innermost loop, over which a total is made."""
+    has_middle: bool = False
+    """Whether the last of `outer` lies inside of each partition, between rows and columns."""
 
     @property
     def outer(self) -> tuple[tuple[int, ...], ...]:
@@ -37,7 +39,8 @@ class Space:
         outer = touched[: len(self.outer)]
         col = touched[-1]
         row = col if self.is_flat else touched[-2] or self.is_one_row
-        loops = outer[:-1] if self.has_total else outer
+        loops = outer[:-1] if self.has_total or self.has_middle else outer
+        row |= self.has_middle and outer[-1]
         level = max((i + 1 for i, on in enumerate(loops) if on), default=0)
         if has_col_loop and col:
             level = len(loops) + 1

@@ -174,6 +174,7 @@ class RowsPlanner:
             return Space((*outside, (), groups[0]), sizes, is_flat=False)
         if self.fold is not None:
             return self._space_of_total(groups, sizes)
+        self.by_memory = Space((*outside, *groups), sizes, is_flat=False)
         groups = self._longest_as_rows(groups, sizes)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
@@ -223,8 +224,10 @@ class RowsPlanner:
         space = self._space()
         cols = group_size(space.groups[-1], space.sizes)
         is_reduced = bool(self._reduced())
-        if self.fold is None and (packed := self._plan_packed(space)) is not None:
-            return packed
+        if self.fold is None:
+            packed = self._plan_packed(space) or self._plan_middle(space)
+            if packed is not None:
+                return packed
         room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
         plan = self._plan_blocks(space, room, demand)
         usable = self.chip.sbuf_usable_partition_bytes
@@ -339,6 +342,29 @@ class RowsPlanner:
         room = self.chip.sbuf_usable_partition_bytes
         return plan if self._bytes(plan, buffers=BUFFERS) <= room else None
 
+    def _plan_middle(self, space: Space) -> RowsPlan | None:
+        """Short rows along an axis that another one fills the partitions with."""
+        if space.is_flat or self.group.loop or len(self.by_memory.outer) == 0:
+            return None
+        *outer, middle, cols = self.by_memory.groups
+        rows = max(outer, key=lambda group: max(group_size(group, space.sizes)))
+        outside = [group for group in outer if group is not rows]
+        width, count = (max(group_size(g, space.sizes)) for g in (cols, middle))
+        itemsize = min(self.buffers[n].dtype.itemsize for n in self._wide_values())
+        each = min(COL_BLOCK // width, count) if width else 0
+        filled = max(group_size(rows, space.sizes))
+        by_position = any(self.graph.base(s).op is Op.IOTA for s in self.operands)
+        short = width * itemsize < SHORT_ROW_BYTES and each >= ROWS_EACH_MIN
+        if not short or by_position or filled < FLAT_ROWS_MAX or self._find_row_parts(space):
+            return None
+        turned = Space((*outside, middle, rows, cols), space.sizes, is_flat=False, has_middle=True)
+        try:
+            plan = self._lower(turned, None, each)
+        except UnsupportedError:
+            return None
+        room = self.chip.sbuf_usable_partition_bytes
+        return plan if self._bytes(plan, buffers=BUFFERS) <= room else None
+
     def _wide_values(self) -> list[int]:
         """Base nodes of the stage's larger tensors in HBM."""
         found = [
@@ -365,7 +391,7 @@ class RowsPlanner:
 
     def _lower(self, space: Space, block: int | None, each: int | None = None) -> RowsPlan:
         has_col_loop = block is not None and not space.is_flat
-        num_levels = len(space.outer) + 2 + has_col_loop
+        num_levels = len(space.outer) + 2 + has_col_loop - space.has_middle
         places = {
             node: space.place(varying(self.alignments, node), has_col_loop=has_col_loop)
             for node in self.group.nodes
@@ -410,6 +436,7 @@ class RowsPlanner:
             is_flat=space.is_flat,
             rows_each=each,
             levels=tuple(tuple(steps) for steps in levels),
+            has_middle=space.has_middle,
             cuts=cuts,
             after=tuple(self.after),
             is_step=bool(self.group.loop),
@@ -462,6 +489,8 @@ class RowsPlanner:
             or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES
         ):
             # Functions of phases do not know which rows and columns they are given.
+            return spread, ()
+        if space.has_middle:
             return spread, ()
         last = len(space.outer) + 1 + (block is not None and not space.is_flat)
         between = any(0 < tile.level < last for step in spread for tile in step_reads(step))
