@@ -21,6 +21,13 @@ TURNS = (
     Operator("one row", "x.permute(2, 0, 1).contiguous()", ((1, 200, 3),)),
     Operator("repeated", "(x[:, None] * y[:, :, None]).sum(-1)", ((3, 40, 6), (3, 5, 6))),
 )
+OUTER = "x[:, None, :, None] * y[None, :, None, :]"
+MIDDLE = (
+    Operator("outer product of matrices", OUTER, ((140, 9), (5, 7))),
+    Operator("with a row and a number", f"({OUTER} + z) * w", ((40, 9), (5, 7), (7,), (1,))),
+    Operator("reduced", f"torch.relu({OUTER}).sum(-1)", ((40, 9), (5, 7))),
+    Operator("part of a permutation", "x.permute(2, 0, 1, 3) * 2", ((6, 5, 40, 7),)),
+)
 LOOPS = """
 
 def decaying(x, y, z):
@@ -50,7 +57,7 @@ SCANS = (
 )
 
 
-@pytest.mark.parametrize("operator", [*TURNS, *SCANS], ids=lambda o: o.name)
+@pytest.mark.parametrize("operator", [*TURNS, *MIDDLE, *SCANS], ids=lambda o: o.name)
 def test_turned_values_are_right(
     operator: Operator, make_task: MakeTask, solve: Callable[[Task], Verdict]
 ) -> None:

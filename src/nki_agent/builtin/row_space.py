@@ -55,3 +55,18 @@ class Space:
             (False, False): Kind.ONE,
         }[row, col]
         return Place(kind, level)
+
+
+def longest_as_rows(
+    groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...], partitions: int
+) -> list[tuple[int, ...]]:
+    """Put the longest of the outer axes on the partitions, where the last leaves most idle.
+
+    Which of them are loops and in which order changes no value.
+    """
+    *outer, cols = groups
+    longest = max(outer, key=lambda group: max(group_size(group, sizes)))
+    filled = max(group_size(outer[-1], sizes))
+    if filled >= partitions or max(group_size(longest, sizes)) < 2 * filled:
+        return groups
+    return [*(group for group in outer if group is not longest), longest, cols]

@@ -33,7 +33,7 @@ from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
 from nki_agent.builtin.plan import RowsPlan, Stored, Total
 from nki_agent.builtin.row_parts import RowPart, find_row_parts
-from nki_agent.builtin.row_space import Space
+from nki_agent.builtin.row_space import Space, longest_as_rows
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
 from nki_agent.builtin.tile_steps import (
@@ -175,7 +175,7 @@ class RowsPlanner:
         if self.fold is not None:
             return self._space_of_total(groups, sizes)
         self.by_memory = Space((*outside, *groups), sizes, is_flat=False)
-        groups = self._longest_as_rows(groups, sizes)
+        groups = longest_as_rows(groups, sizes, self.chip.partitions)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
         return Space((*outside, *groups), sizes, is_flat=is_flat)
@@ -190,20 +190,6 @@ class RowsPlanner:
         rows = max(rest, key=lambda group: max(group_size(group, sizes)), default=())
         outside = [group for group in rest if group is not rows]
         return Space((*outside, added, rows, cols), sizes, is_flat=False, has_total=True)
-
-    def _longest_as_rows(
-        self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
-    ) -> list[tuple[int, ...]]:
-        """Put the longest of the outer axes on the partitions, where the last leaves most idle.
-
-        Which of them are loops and in which order changes no value.
-        """
-        *outer, cols = groups
-        longest = max(outer, key=lambda group: max(group_size(group, sizes)))
-        filled = max(group_size(outer[-1], sizes))
-        if filled >= self.chip.partitions or max(group_size(longest, sizes)) < 2 * filled:
-            return groups
-        return [*(group for group in outer if group is not longest), longest, cols]
 
     def _reduced(self) -> frozenset[int]:
         """Axes that are reduced at any shape set: where they have one element they are not seen."""
