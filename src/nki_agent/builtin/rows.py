@@ -103,6 +103,7 @@ class RowsPlanner:
         share_axes(self.alignments)
         self.operands = self._find_operands()
         self.added = added_axes(captured, self.alignments, self.fold)
+        self.by_memory: Space | None = None
 
     def _align(self, index: int) -> Alignment:
         graph = self.captured.graphs[index]
@@ -330,7 +331,7 @@ class RowsPlanner:
 
     def _plan_middle(self, space: Space) -> RowsPlan | None:
         """Short rows along an axis that another one fills the partitions with."""
-        if space.is_flat or self.group.loop or len(self.by_memory.outer) == 0:
+        if self.by_memory is None or self.group.loop or not self.by_memory.outer or space.is_flat:
             return None
         *outer, middle, cols = self.by_memory.groups
         rows = max(outer, key=lambda group: max(group_size(group, space.sizes)))
