@@ -18,6 +18,7 @@ from nki_agent.builtin.plan import (
     Buffer,
     ByIndexPlan,
     ConvolutionPlan,
+    FoldPlan,
     MatmulPlan,
     PickPlan,
     Plan,
@@ -32,6 +33,7 @@ from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_bags import BagPrinter
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
+from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
 from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter
 from nki_agent.builtin.print_pool import PoolPrinter
@@ -42,6 +44,7 @@ from nki_agent.builtin.print_products import (
 from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
+from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
@@ -145,7 +148,7 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(LOWEST)
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
-    helpers += window_helpers(plan)
+    helpers += window_helpers(plan) + fold_helpers(plan)
     if any(isinstance(s, RankPlan) for s in plan.stages):
         helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
@@ -162,7 +165,11 @@ def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
         return stage.is_one_hot or stage.function == "mark_cols"
-    return isinstance(stage, RowsPlan | RankPlan) and stage.rows_each is not None
+    if isinstance(stage, RowsPlan) and stage.has_middle:
+        return False
+    if isinstance(stage, RowsPlan | RankPlan | TransposePlan):
+        return stage.rows_each is not None
+    return False
 
 
 def stage_name(index: int, stage: Stage) -> str:
@@ -198,7 +205,9 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
         case MatmulPlan():
             MatmulPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case TransposePlan():
-            TransposePrinter(stage, source, scope).print()
+            _transpose_printer(stage)(stage, source, scope).print()
+        case FoldPlan():
+            FoldPrinter(stage, source, scope).print()
         case ConvolutionPlan():
             printer = _convolution_printer(stage)
             printer(stage, source, scope, helpers=helpers, prefix=prefix).print()
@@ -208,6 +217,13 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case _:
             _by_index(stage, source, scope)
+
+
+def _transpose_printer(plan: TransposePlan) -> type[TransposePrinter]:
+    """How it is tiled."""
+    if plan.is_blocked:
+        return BlockTransposePrinter
+    return TransposePrinter if plan.rows_each is None else ShortTransposePrinter
 
 
 def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter]:

@@ -40,6 +40,14 @@ class Source:
                     self.add(f"+ {term}" if number else term)
             self.add(f"){found[3]}")
             return
+        if len(indent) + len(line) > LINE_MAX and (found := _PATTERN.match(line)):
+            self.add("pattern=[")
+            self.depth += 1
+            for pair in found[1].split("], ["):
+                self.add(f"[{pair}],")
+            self.depth -= 1
+            self.add(f"]{found[2]}")
+            return
         if len(indent) + len(line) <= LINE_MAX or "(" not in line or line.startswith("#"):
             self.lines.append((indent + line).rstrip())
             return
@@ -78,6 +86,7 @@ class Source:
 
 
 _SUM = re.compile(r"^(\w+)=([^()]+ \+ [^()]+?)(,?)$")
+_PATTERN = re.compile(r"^pattern=\[\[(.+)\]\](,?)$")
 _CALL = re.compile(r"[\w\]]\(")
 
 
