@@ -6,7 +6,7 @@ task whose graph changes with its shapes is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
@@ -22,6 +22,7 @@ from nki_agent.builtin.graph import (
     is_position_mask,
 )
 from nki_agent.builtin.pruning import prune
+from nki_agent.isa.dtype import DType
 from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
 from nki_agent.task.task import Form, ShapeSet, Task
@@ -87,7 +88,9 @@ def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
 
 def make_captured(graphs: list[Graph]) -> Captured:
     """Check that the graphs are the same but for sizes, and prepare them for planning."""
-    ready = [own_masks(store_transposed(take_apart(graph))) for graph in graphs]
+    apart = [take_apart(graph) for graph in graphs]
+    folds = frozenset(n.id for n in apart[0].nodes if all(_is_fold(g, n.id) for g in apart))
+    ready = [own_masks(store_transposed(graph, folds)) for graph in apart]
     first = ready[0]
     for other in ready[1:]:
         pairs = zip(first.nodes, other.nodes, strict=False)
@@ -120,6 +123,26 @@ def take_apart(graph: Graph) -> Graph:
     return prune(Graph(tuple(builder.nodes), graph.arguments, tuple(outputs)))
 
 
+def _is_fold(graph: Graph, node_id: int) -> bool:
+    """Whether a node reduces what lies across rows in one stride, and so needs no turned copy."""
+    if node_id >= len(graph.nodes):
+        return False
+    node = graph[node_id]
+    if node.op is not Op.REDUCE or node.function not in FOLDED or node.loop:
+        return False
+    view = graph[node.inputs[0]]
+    if not is_transposed(view) or graph.base(view.id).dtype not in FOLDED_DTYPES:
+        return False
+    reduced = [axis % len(view.shape) for axis in node.axes]
+    pairs = zip(reduced, reduced[1:], strict=False)
+    return all(view.strides[a] == view.strides[b] * view.shape[b] for a, b in pairs)
+
+
+FOLDED = frozenset({"add", "maximum", "minimum"})
+FOLDED_DTYPES = frozenset({DType.FLOAT32, DType.BFLOAT16, DType.FLOAT16})
+"""What a fold reads: the Tensor Engine adds it up."""
+
+
 def is_transposed(node: Node) -> bool:
     """Whether a VIEW walks its base across rows: an axis other than the last is contiguous."""
     if node.op is not Op.VIEW or node.shape[-1:] in ((), (1,)) or node.strides[-1] in (0, 1):
@@ -130,13 +153,20 @@ def is_transposed(node: Node) -> bool:
     )
 
 
-def store_transposed(graph: Graph) -> Graph:
-    """Let the Tensor Engine turn what elementwise nodes would read across rows."""
+def store_transposed(graph: Graph, folds: frozenset[int]) -> Graph:
+    """Let the Tensor Engine turn what elementwise nodes would read across rows.
+
+    Reductions in `folds` read it as it lies.
+    """
     builder = GraphBuilder(arguments=list(graph.arguments))
     new_id: dict[int, int] = {}
     turned: dict[int, int] = {}
     for node in graph.nodes:
         builder.origin = node.origin
+        if node.id in folds:
+            fold = replace(node, op=Op.FOLD)
+            new_id[node.id] = builder.repeat(fold, [new_id[i] for i in node.inputs])
+            continue
         sources = []
         for source in node.inputs:
             if node.op in ROWWISE | {Op.SOFTMAX, *WINDOWED} and is_transposed(graph[source]):

@@ -49,6 +49,8 @@ class Op(StrEnum):
     MATMUL = "matmul"
     TRANSPOSE = "transpose"
     """A VIEW whose rows are not contiguous, stored row by row."""
+    FOLD = "fold"
+    """A reduction (`function`) of a VIEW along `axes` that lie far apart in memory."""
     SCAN = "scan"
     """Along the last axis: a running `add` or `multiply`, or `linear`: h = a * h before + b."""
     IOTA = "iota"

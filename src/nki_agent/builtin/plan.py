@@ -88,7 +88,8 @@ class MatmulPlan:
     k: Size
     n: Size
     row_group: int
-    """Rows of x that are kept transposed together, so that each block of w serves them all."""
+    """Rows of x that are kept transposed together, so that each block of w serves them all, and
+    that one load may bring."""
     col_group: int
     """Columns of one product in PSUM."""
     is_bank_wide: bool
@@ -97,6 +98,12 @@ class MatmulPlan:
     """Whether all of w stays in SBUF."""
     depth_group: int | None
     """Rows of w that are multiplied at a time; None takes all."""
+    x_each: int
+    """Rows of x that share a partition while they are loaded to be turned."""
+    w_each: int
+    """The same of columns of w."""
+    w_banks: int
+    """Products' columns of w that are loaded at a time, where not all of w is kept."""
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """The epilogue: steps before all loops, in each batch loop, and for a tile of the result."""
@@ -117,8 +124,31 @@ class TransposePlan:
     n: Size
     col_block: int
     """Columns of the source that are loaded at a time."""
+    cols_each: int
+    """Neighbouring columns that share a partition when they are stored as short rows."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldPlan:
+    """target[n] = the reduction of source[:, n] for each batch; `rows` of n on the partitions.
+
+    Without rows the reduced axis lies there. Both accesses are over the batch, the reduced axis,
+    the rows if there are any, and the columns.
+    """
+
+    title: str
+    function: str
+    batch: tuple[Size, ...]
+    far: Size
+    """The reduced axis."""
+    rows: Size | None
+    cols: Size
+    source: Access
+    target: Access
+    dtype: DType
+    out_dtype: DType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +174,8 @@ class AttentionPlan:
     keys: Size
     depth: Size
     value_depth: Size
+    rows_each: int
+    """Queries or keys that share a partition while they are loaded to be turned."""
     product: Tile
     scores: Tile
     levels: tuple[tuple[Step, ...], ...]
@@ -283,7 +315,14 @@ class RunningPlan:
 
 ByIndexPlan = PickPlan | RankPlan | RunningPlan | BagPlan
 Stage = (
-    RowsPlan | MatmulPlan | TransposePlan | AttentionPlan | ConvolutionPlan | PoolPlan | ByIndexPlan
+    RowsPlan
+    | MatmulPlan
+    | TransposePlan
+    | FoldPlan
+    | AttentionPlan
+    | ConvolutionPlan
+    | PoolPlan
+    | ByIndexPlan
 )
 
 

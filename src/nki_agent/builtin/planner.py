@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from nki_agent.builtin.attention import AttentionPlanner, fits
 from nki_agent.builtin.capture import Captured, expand_softmax
+from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.convolutions import WindowPlanner
+from nki_agent.builtin.folds import plan_fold
 from nki_agent.builtin.graph import (
     PRODUCTS,
     Graph,
@@ -18,7 +20,7 @@ from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
-from nki_agent.builtin.rows import Demand, RowsPlanner
+from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -30,19 +32,19 @@ def plan_kernel(
     arguments: tuple[Argument, ...],
     result_names: tuple[str, ...],
     chip: ChipSpec,
-    demand: Demand,
+    choices: Choices,
 ) -> Plan:
     """Plan a whole kernel.
 
     Raises:
         UnsupportedError: what cannot be written, and why.
     """
-    captured = _without_softmax(captured, chip)
+    captured = _without_softmax(captured, chip, choices)
     groups = divide(captured.graphs)
     outputs = _stored(captured.graph, groups)
     names = _name_values(captured.graph, outputs, arguments, result_names)
     names |= _regions(captured, names)
-    stages = [_plan_stage(captured, group, names, outputs, chip, demand) for group in groups]
+    stages = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
     return Plan(
         arguments=arguments,
         buffers=_buffers(captured, groups, names),
@@ -54,9 +56,9 @@ def plan_kernel(
     )
 
 
-def _without_softmax(captured: Captured, chip: ChipSpec) -> Captured:
+def _without_softmax(captured: Captured, chip: ChipSpec, choices: Choices) -> Captured:
     """Take every softmax apart that is no part of an attention which fits SBUF."""
-    found = find_attention(captured.graph)
+    found = find_attention(captured.graph) if choices.attention else []
     keep = frozenset(a.softmax for a in found if fits(captured, a, chip))
     return Captured(tuple(expand_softmax(graph, keep) for graph in captured.graphs))
 
@@ -190,7 +192,7 @@ def _plan_stage(
     names: Mapping[int, Stored],
     stored: Mapping[int, None],
     chip: ChipSpec,
-    demand: Demand,
+    choices: Choices,
 ) -> Stage:
     outputs = [node for node in group.nodes if node in stored]
     if group.loop and group.kind not in (StageKind.ROWS, StageKind.MATMUL, StageKind.TRANSPOSE):
@@ -201,18 +203,20 @@ def _plan_stage(
     match group.kind:
         case StageKind.ROWS:
             rows = RowsPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return rows.plan(demand)
+            return rows.plan(choices)
         case StageKind.MATMUL:
             matmul = MatmulPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return matmul.plan(demand)
+            return matmul.plan(choices)
         case StageKind.ATTENTION:
             attention = AttentionPlanner(captured, group, buffers=names, chip=chip)
-            return attention.plan_attention()
+            return attention.plan_attention(choices)
+        case StageKind.FOLD:
+            return plan_fold(captured, group, buffers=names)
         case StageKind.TRANSPOSE:
-            return plan_transpose(captured, group, buffers=names)
+            return plan_transpose(captured, group, buffers=names, choices=choices)
         case StageKind.CONVOLUTION | StageKind.POOL:
             window = WindowPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             is_pool = group.kind is StageKind.POOL
-            return window.pool(demand) if is_pool else window.convolution(demand)
+            return window.pool(choices) if is_pool else window.convolution(choices)
         case StageKind.PICK:
             return plan_pick(captured, group, buffers=names, chip=chip)

@@ -13,10 +13,18 @@ from nki_agent.builtin.tile_steps import Access, Size
 
 LOAD_BLOCKS = '''def load_blocks(dst, src):
     """Loads src [K, N] into dst [128, block of K, N]: K runs along the partitions."""
-    depth = src.shape[0]
-    for k0 in range(0, depth, PARTITIONS):
-        size = min(PARTITIONS, depth - k0)
-        nisa.dma_copy(dst=dst[:size, k0 // PARTITIONS, :], src=src[k0 : k0 + size, :])
+    depth, cols = src.shape
+    whole = depth // PARTITIONS
+    # Narrow blocks come together: a transfer has a price of its own.
+    together = max(1, 2048 // cols)
+    for b0 in range(0, whole, together):
+        count = min(together, whole - b0)
+        rows = src[b0 * PARTITIONS : (b0 + count) * PARTITIONS, :]
+        blocks = rows.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2))
+        nisa.dma_copy(dst=dst[:, b0 : b0 + count, :], src=blocks)
+    size = depth % PARTITIONS
+    if size:
+        nisa.dma_copy(dst=dst[:size, whole, :], src=src[whole * PARTITIONS :, :])
 '''
 LOAD_TRANSPOSED = '''def load_transposed(dst, src):
     """Loads src [M, K] and turns it on the Tensor Engine into dst [128, block of K, M]."""
@@ -26,6 +34,28 @@ LOAD_TRANSPOSED = '''def load_transposed(dst, src):
         tile = nl.ndarray((rows, depth), dtype=src.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=src[r0 : r0 + rows, :])
         turn(dst[:, :, r0 : r0 + rows], tile)
+'''
+LOAD_SHORT = '''def load_short_rows(dst, src, each):
+    """As load_transposed, with up to `each` neighbouring rows in a partition: longer runs."""
+    num_rows, depth = src.shape
+    each = max(1, min(each, num_rows // PARTITIONS))
+    while num_rows % each:
+        each -= 1
+    for r0 in range(0, num_rows, PARTITIONS * each):
+        lanes = min(PARTITIONS, (num_rows - r0) // each)
+        tile = nl.ndarray((lanes, each, depth), dtype=src.dtype, buffer=nl.sbuf)
+        rows = src[r0 : r0 + lanes * each, :].reshape_dim(0, (lanes, each))
+        nisa.dma_copy(dst=tile, src=rows)
+        for k0 in range(0, depth, PARTITIONS):
+            size = min(PARTITIONS, depth - k0)
+            block = dst[:size, k0 // PARTITIONS, r0 : r0 + lanes * each]
+            block = block.reshape_dim(1, (lanes, each)).permute((0, 2, 1))
+            for e0 in range(0, each, BANK // PARTITIONS):
+                count = min(BANK // PARTITIONS, each - e0)
+                turned = nl.ndarray((size, count, lanes), dtype=tile.dtype, buffer=nl.psum)
+                for e in range(count):
+                    nisa.nc_transpose(dst=turned[:, e, :], data=tile[:, e0 + e, k0 : k0 + size])
+                nisa.tensor_copy(dst=block[:, e0 : e0 + count, :], src=turned)
 '''
 TURN = '''def turn(dst, tile):
     """Writes the transpose of tile [M, K] into dst [128, block of K, M]."""
@@ -54,20 +84,31 @@ def is_unit(stride: Size) -> bool:
 
 def helpers_of(plan: Plan) -> list[str]:
     """The helper functions that the stages of a plan call, in order of definition."""
-    turns = blocks = False
+    turns = blocks = short = False
     for stage in plan.stages:
         match stage:
             case MatmulPlan():
                 x_turns = not is_x_ready(stage)
                 w_turns = is_w_turned(stage)
-                turns |= x_turns or w_turns
+                each = [stage.x_each] * x_turns + [stage.w_each] * w_turns
+                turns |= 1 in each
+                short |= any(n > 1 for n in each)
                 blocks |= not (x_turns and w_turns)
             case AttentionPlan():
                 turns = blocks = True
+                short |= stage.rows_each > 1
             case _:
                 pass
     found = [LOAD_BLOCKS] if blocks else []
+    found += [LOAD_SHORT] if short else []
     return found + ([TURN, LOAD_TRANSPOSED] if turns else [])
+
+
+def call_loader(dst: str, src: str, each: int) -> str:
+    """The call that loads rows and turns them."""
+    if each == 1:
+        return f"load_transposed({dst}, {src})"
+    return f"load_short_rows({dst}, {src}, each={each})"
 
 
 def is_x_ready(plan: MatmulPlan) -> bool:
@@ -172,20 +213,48 @@ class TransposePrinter:
                     text = self.read.text(layout_of(plan.source), windows)
                     add(f"nisa.dma_copy(dst=tile, src={text})")
                     add("tiles.append(tile)")
-                with self.source.block("for n0 in range(0, cols, PARTITIONS):"):
-                    add("size = min(PARTITIONS, cols - n0)")
-                    add(f"turned = nl.ndarray((size, group), dtype={dtype}, buffer=nl.psum)")
-                    with self.source.block("for t in range(len(tiles)):"):
-                        add("m0 = t * PARTITIONS")
-                        add("rows = tiles[t].shape[0]")
-                        add(
-                            "nisa.nc_transpose(dst=turned[:, m0 : m0 + rows],"
-                            " data=tiles[t][:, n0 : n0 + size])"
-                        )
-                    add(f"turned_tile = nl.ndarray((size, group), dtype={dtype}, buffer=nl.sbuf)")
-                    add("nisa.tensor_copy(dst=turned_tile, src=turned)")
-                    windows = self.loops.windows(
-                        Window(start="c0 + n0", count="size"), Window(start="r0", count="group")
-                    )
-                    text = self.write.text(layout_of(plan.target), windows)
-                    add(f"nisa.dma_copy(dst={text}, src=turned_tile)")
+                if plan.cols_each > 1:
+                    self._store_short()
+                else:
+                    self._store_long()
+
+    def _turn(self, cols: str) -> None:
+        add, dtype = self.source.add, f"nl.{self.plan.dtype.value}"
+        add(f"turned = nl.ndarray((size, group), dtype={dtype}, buffer=nl.psum)")
+        with self.source.block("for t in range(len(tiles)):"):
+            add("m0 = t * PARTITIONS")
+            add("rows = tiles[t].shape[0]")
+            add(f"nisa.nc_transpose(dst=turned[:, m0 : m0 + rows], data=tiles[t][:, {cols}])")
+
+    def _store_long(self) -> None:
+        add, dtype = self.source.add, f"nl.{self.plan.dtype.value}"
+        with self.source.block("for n0 in range(0, cols, PARTITIONS):"):
+            add("size = min(PARTITIONS, cols - n0)")
+            self._turn("n0 : n0 + size")
+            add(f"turned_tile = nl.ndarray((size, group), dtype={dtype}, buffer=nl.sbuf)")
+            add("nisa.tensor_copy(dst=turned_tile, src=turned)")
+            add(f"nisa.dma_copy(dst={self._target('size')}, src=turned_tile)")
+
+    def _store_short(self) -> None:
+        """Several short rows of the result in each partition."""
+        add, dtype = self.source.add, f"nl.{self.plan.dtype.value}"
+        self.source.note(
+            "Neighbouring columns share a partition: their rows are stored as one run."
+        )
+        add(f"each = {self.plan.cols_each}")
+        with self.source.block("while cols % each:"):
+            add("each //= 2")
+        with self.source.block("for n0 in range(0, cols, PARTITIONS * each):"):
+            add("size = min(PARTITIONS, (cols - n0) // each)")
+            add(f"turned_tile = nl.ndarray((size, each, group), dtype={dtype}, buffer=nl.sbuf)")
+            with self.source.block("for e in range(each):"):
+                self._turn("n0 + e : n0 + size * each : each")
+                add("nisa.tensor_copy(dst=turned_tile[:, e, :], src=turned)")
+            target = f"{self._target('size * each')}.reshape_dim(0, (size, each))"
+            add(f"nisa.dma_copy(dst={target}, src=turned_tile)")
+
+    def _target(self, size: str) -> str:
+        windows = self.loops.windows(
+            Window(start="c0 + n0", count=size), Window(start="r0", count="group")
+        )
+        return self.write.text(layout_of(self.plan.target), windows)

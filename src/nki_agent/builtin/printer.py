@@ -18,6 +18,7 @@ from nki_agent.builtin.plan import (
     Buffer,
     ByIndexPlan,
     ConvolutionPlan,
+    FoldPlan,
     MatmulPlan,
     PickPlan,
     Plan,
@@ -32,6 +33,7 @@ from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_bags import BagPrinter
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
+from nki_agent.builtin.print_folds import FoldPrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter
 from nki_agent.builtin.print_pool import PoolPrinter
@@ -47,6 +49,9 @@ from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Size
 from nki_agent.builtin.window_text import window_helpers
+
+WITH_PSUM = (MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan, PickPlan)
+"""Stages whose text speaks of PSUM banks."""
 
 
 def print_plan(plan: Plan, *, title: str) -> str:
@@ -135,10 +140,7 @@ def _constants(plan: Plan, source: Source) -> None:
     blocks = {s.col_block for s in plan.stages if isinstance(s, RowsPlan) and s.col_block}
     if blocks:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
-    if any(
-        isinstance(s, MatmulPlan | AttentionPlan | TransposePlan | ConvolutionPlan | PickPlan)
-        for s in plan.stages
-    ):
+    if any(isinstance(s, WITH_PSUM) for s in plan.stages):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
     if any(isinstance(s, RankPlan) for s in plan.stages):
         source.add(LOWEST)
@@ -196,6 +198,8 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             RowsPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case MatmulPlan():
             MatmulPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case FoldPlan():
+            FoldPrinter(stage, source, scope).print()
         case TransposePlan():
             TransposePrinter(stage, source, scope).print()
         case ConvolutionPlan():

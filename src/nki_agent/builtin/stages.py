@@ -31,6 +31,7 @@ class StageKind(StrEnum):
     MATMUL = "matmul"
     ATTENTION = "attention"
     TRANSPOSE = "transpose"
+    FOLD = "fold"
     CONVOLUTION = "convolution"
     POOL = "pool"
     PICK = "pick"
@@ -70,6 +71,9 @@ def divide(graphs: Sequence[Graph]) -> list[Group]:
             groups.append(draft)
         elif node.op is Op.TRANSPOSE:
             draft = _Draft(StageKind.TRANSPOSE, [node.id])
+            groups.append(draft)
+        elif node.op is Op.FOLD:
+            draft = _Draft(StageKind.FOLD, [node.id])
             groups.append(draft)
         elif node.op is Op.PICK:
             draft = _pick_draft(graph, node, groups)

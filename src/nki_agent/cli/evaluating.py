@@ -21,6 +21,7 @@ from nki_agent.bench.baselines import Baseline
 from nki_agent.bench.splits import find_split
 from nki_agent.bench.suite import Suite, SuiteTask, builtin_suite, read_suite
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.budget import OPTIMIZE_HELP, SECONDS_HELP, limits_for, read_budget
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, UNSANDBOXED_HELP, printable, read_target
 from nki_agent.cli.outcome import paint_stage
@@ -74,6 +75,8 @@ def run(
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Judging processes.")] = None,
     trust_suite: Annotated[bool, typer.Option("--trust-suite", help=TRUST_HELP)] = False,
+    optimize: Annotated[int | None, typer.Option(min=1, help=OPTIMIZE_HELP)] = None,
+    optimize_seconds: Annotated[float | None, typer.Option(min=0.0, help=SECONDS_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> None:
@@ -85,6 +88,7 @@ def run(
 
     def begin() -> ExitCode:
         require_model_name(model)
+        budget = read_budget(optimize, optimize_seconds, model=model, mode=mode)
         chosen = builtin_suite() if suite is None else read_suite(suite)
         baseline = find_baseline(chosen)
         if baseline is None:
@@ -100,10 +104,11 @@ def run(
             mode=mode,
             targets=tuple(read_target(name.strip()) for name in target.split(",")),
             samples=samples,
-            limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+            limits=limits_for(mode, turns=turns, budget=budget),
             perf=perf,
             seed=draw_root_seed() if seed is None else seed,
             allow_unsandboxed=allow_unsandboxed,
+            optimize=budget,
         )
         folder = make_run_folder(
             runs, kind="evals", subject=config.split, config=config, clock=SystemClock()
@@ -174,6 +179,7 @@ def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine)
             baseline=find_baseline(suite),
             trust_suite=machine.trust_suite,
             allow_unsandboxed=config.allow_unsandboxed,
+            budget=config.optimize,
         )
         stack.callback(workshop.close)
         evaluation = Evaluation(

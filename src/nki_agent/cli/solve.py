@@ -26,7 +26,9 @@ from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.builtin.search import NO_BUDGET, Budget
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
+from nki_agent.cli.budget import OPTIMIZE_HELP, SECONDS_HELP, limits_for, read_budget
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
@@ -73,6 +75,7 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     allow_unsandboxed: bool
     untrusted_task: bool = False
+    optimize: Budget = NO_BUDGET
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,12 +170,15 @@ def solve(
     seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
+    optimize: Annotated[int | None, typer.Option(min=1, help=OPTIMIZE_HELP)] = None,
+    optimize_seconds: Annotated[float | None, typer.Option(min=0.0, help=SECONDS_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
     require_model_name(model)
+    budget = read_budget(optimize, optimize_seconds, model=model, mode=mode)
     if untrusted_task and model == BUILTIN:
         raise UsageError(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
@@ -186,10 +192,11 @@ def solve(
         dialect=require_dialect(dialect),
         model=model,
         mode=mode,
-        limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+        limits=limits_for(mode, turns=turns, budget=budget),
         seed=draw_root_seed() if seed is None else seed,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
+        optimize=budget,
     )
     clock = SystemClock()
     folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
@@ -218,7 +225,10 @@ def _carry_out(
         path, untrusted=config.untrusted_task, allow_unsandboxed=config.allow_unsandboxed
     )
     model = choose_model(
-        config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
+        config.model,
+        make_builtin=lambda: BuiltinAuthor(
+            task, target=config.target, budget=config.optimize, clock=clock
+        ),
     )
     with Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed) as judge:
         run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, model=model)

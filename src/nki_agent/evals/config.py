@@ -6,6 +6,7 @@ import msgspec
 
 import nki_agent
 from nki_agent.agent.episode import Limits, Mode
+from nki_agent.builtin.search import NO_BUDGET, Budget
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
 
@@ -52,3 +53,5 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     seed: int
     """Root of every secret seed."""
     allow_unsandboxed: bool = False
+    optimize: Budget = NO_BUDGET
+    """How far the built-in author searches for faster kernels."""

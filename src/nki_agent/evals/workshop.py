@@ -9,6 +9,7 @@ from nki_agent.agent.judging import FarmJudging, Judging
 from nki_agent.bench.baselines import Baseline, read_baseline
 from nki_agent.bench.suite import BUILTIN, Suite, SuiteTask
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.builtin.search import NO_BUDGET, Budget
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
 from nki_agent.farm.executor import Executor
@@ -39,12 +40,14 @@ class LocalWorkshop:
         baseline: Baseline | None,
         trust_suite: bool = False,
         allow_unsandboxed: bool = False,
+        budget: Budget = NO_BUDGET,
     ) -> None:
         """With `trust_suite`, foreign task files run in this process too."""
         self._model = model
         self._executor = executor
         self._baseline = baseline
         self._trust_suite = trust_suite
+        self._budget = budget
         self._allow_unsandboxed = allow_unsandboxed
         self._host: TaskHost | None = None
         self._lock = threading.Lock()
@@ -61,7 +64,10 @@ class LocalWorkshop:
 
     def make_model(self, task: Task, target: Target) -> Model:
         """A model that has not been asked yet."""
-        return choose_model(self._model, make_builtin=lambda: BuiltinAuthor(task, target=target))
+        return choose_model(
+            self._model,
+            make_builtin=lambda: BuiltinAuthor(task, target=target, budget=self._budget),
+        )
 
     def make_judging(self, entry: SuiteTask, target: Target) -> Judging:
         """Workers of the farm."""
