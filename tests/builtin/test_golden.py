@@ -44,6 +44,7 @@ KERNELS = (
         "torch.cat([x[..., :32] * y - x[..., 32:] * z, x[..., 32:] * y + x[..., :32] * z], -1)",
         ((2, 150, 64), (150, 32), (150, 32)),
     ),
+    Operator("column_sums", "x.sum(0)", ((500, 3000),)),
     Operator("tril", "torch.tril(x)", ((150, 300),)),
 )
 RNN = """

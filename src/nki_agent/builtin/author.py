@@ -232,7 +232,10 @@ def _read_steps(messages: Sequence[Message]) -> list[_Step]:
 def _read_results(steps: Sequence[_Step]) -> dict[str, Result]:
     """What profiles and verdicts say, by kernel."""
     found: dict[str, Result] = {}
-    judged = {step.source: step.stage == "right" for step in steps if step.tool == VERIFY}
+    judged: dict[str, list[bool]] = {}
+    for step in steps:
+        if step.tool == VERIFY:
+            judged.setdefault(step.source, []).append(step.stage == "right")
     for step in steps:
         if step.tool != PROFILE:
             continue
@@ -240,7 +243,7 @@ def _read_results(steps: Sequence[_Step]) -> dict[str, Result]:
         found[step.source] = Result(
             latency_us=float(latency.group(1)) if latency else None,
             limit=limit.group(1) if limit else step.fault,
-            is_right=judged.get(step.source),
+            verdicts=tuple(judged.get(step.source, ())),
         )
     return found
 

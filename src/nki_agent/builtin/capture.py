@@ -7,6 +7,7 @@ task whose graph changes with its shapes is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
@@ -134,7 +135,7 @@ def _is_fold(graph: Graph, node_id: int) -> bool:
     if not is_transposed(view) or graph.base(view.id).dtype not in FOLDED_DTYPES:
         return False
     reduced = [axis % len(view.shape) for axis in node.axes]
-    pairs = zip(reduced, reduced[1:], strict=False)
+    pairs = pairwise(reduced)
     return all(view.strides[a] == view.strides[b] * view.shape[b] for a, b in pairs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nki_agent.builtin.attention import AttentionPlanner, fits
 from nki_agent.builtin.capture import Captured, expand_softmax
@@ -10,6 +11,7 @@ from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.folds import plan_fold
 from nki_agent.builtin.graph import (
+    ELEMENTWISE,
     PRODUCTS,
     Graph,
     Op,
@@ -21,6 +23,7 @@ from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
 from nki_agent.builtin.rows import RowsPlanner
+from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -43,6 +46,8 @@ def plan_kernel(
     groups = divide(captured.graphs)
     outputs = _stored(captured.graph, groups)
     names = _name_values(captured.graph, outputs, arguments, result_names)
+    if choices.short_tiles:
+        names |= _shortened(captured.graph, names, result_names)
     names |= _regions(captured, names)
     stages = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
     return Plan(
@@ -137,6 +142,20 @@ def _name_values(
         if graph[node_id].op is Op.PARTS and graph[node_id].name:
             found[states[graph[node_id].name]] = found[node_id]
     return found
+
+
+def _shortened(
+    graph: Graph, found: Mapping[int, Stored], results: tuple[str, ...]
+) -> dict[int, Stored]:
+    """What passes between stages in 16 bits where the reference has it so; columns stay float32."""
+    return {
+        node_id: replace(stored, dtype=graph[node_id].dtype)
+        for node_id, stored in found.items()
+        if graph[node_id].dtype in SHORT
+        and stored.name not in results
+        and graph[node_id].op in {*ELEMENTWISE, *PRODUCTS}
+        and graph[node_id].shape[-1] > 1
+    }
 
 
 def _hidden_dtype(graph: Graph, node_id: int) -> DType:

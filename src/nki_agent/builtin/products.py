@@ -32,6 +32,7 @@ from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import MatmulPlan, Stored, TransposePlan
 from nki_agent.builtin.rows import loaded_dtype
+from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile
 from nki_agent.builtin.titles import describe
@@ -118,6 +119,8 @@ class MatmulPlanner:
         m = group_size(space.rows, space.sizes)
         n = tuple(s[-1] for s in space.sizes)
         levels, product = self._epilogue(space)
+        if choices.short_tiles:
+            levels = tuple(tuple(steps) for steps in shorten(levels))
         each = short_rows(choices, dtype, k, self.chip)
         group = self.chip.partitions * each
         blocks = self._blocks(dtype, choices, m=max(m), k=max(k), n=max(n), group=group)

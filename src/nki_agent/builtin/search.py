@@ -16,6 +16,8 @@ from nki_agent.builtin.choices import Choices, Value, list_changes
 
 GAIN_MIN = 0.005
 """Part of the latency by which a draft must be faster to be worth another form of the kernel."""
+VERDICTS_ROUNDED = 2
+"""Verdicts that a draft needs which rounds more than the first: it may be right by a hair."""
 ROUNDS_MAX = 4
 """Passes over all changes; each begins where the one before ended."""
 DRAFTS_MAX = 1000
@@ -59,8 +61,8 @@ class Result:
     """At the perf shapes; None if it does not run."""
     limit: str = ""
     """What bounds it."""
-    is_right: bool | None = None
-    """None until it is judged."""
+    verdicts: tuple[bool, ...] = ()
+    """Whether its values were right, each time on other inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,16 @@ class Draft:
     source: str
     result: Result | None
     """None until it is profiled."""
+
+    @property
+    def is_right(self) -> bool | None:
+        """What the verdicts say; None while there are too few."""
+        if self.result is None:
+            return None
+        if not all(self.result.verdicts):
+            return False
+        needed = VERDICTS_ROUNDED if self.choices.short_tiles else 1
+        return True if len(self.result.verdicts) >= needed else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,13 +175,11 @@ def _is_faster(draft: Draft, best: Draft) -> bool:
 
 def _is_open(draft: Draft, best: Draft) -> bool:
     """Whether it is worth a verdict that it has not got."""
-    assert draft.result is not None
-    return draft.result.is_right is None and _is_faster(draft, best)
+    return draft.is_right is None and _is_faster(draft, best)
 
 
 def _is_better(draft: Draft, best: Draft) -> bool:
-    assert draft.result is not None
-    return draft.result.is_right is True and _is_faster(draft, best)
+    return draft.is_right is True and _is_faster(draft, best)
 
 
 def describe_change(change: Mapping[str, Value]) -> str:
@@ -209,6 +219,6 @@ def _describe_result(draft: Draft, course: Course) -> str:
     if result.latency_us is None:
         return f"does not run: {result.limit}"
     text = f"{result.latency_us:.1f} µs"
-    if result.is_right is False:
+    if draft.is_right is False:
         text += ", but its values are wrong"
     return text + (", kept" if draft is course.best else "")
