@@ -22,6 +22,15 @@ class Phases(StrEnum):
     """Those of any engine that waits for another."""
 
 
+class Leaving(StrEnum):
+    """Which engine copies turned operands out of PSUM."""
+
+    VECTOR = "vector"
+    SCALAR = "scalar"
+    BOTH = "both"
+    """Half of each tile on either."""
+
+
 Value = int | float | bool | str
 T = TypeVar("T")
 
@@ -39,6 +48,8 @@ class Choices:
     """How the steps of a tile are cut, so that engines need not wait for each other."""
     short_tiles: bool = False
     """Whether values between 16-bit tensors are 16 bits too, as the reference has them."""
+    leaving: Leaving = Leaving.VECTOR
+    """What copies turned operands out of PSUM."""
     packing: bool = True
     """Whether short rows share a partition."""
     w_banks: int = 1
@@ -83,19 +94,20 @@ class Choices:
 OPTIONS: Mapping[str, tuple[Value, ...]] = {
     "phases": tuple(Phases),
     "short_tiles": (False, True),
+    "leaving": tuple(Leaving),
+    "attention": (False, True),
+    "sbuf_share": (0.25, 0.4, 0.6, 0.9),
     "col_block": (512, 1024, 2048, 4096, 8192),
-    "sbuf_share": (0.4, 0.6, 0.9),
-    "packing": (False, True),
+    "rows_each": (1, 2, 4, 8),
     "w_banks": (1, 2, 4),
     "w_share": (0.0, 0.25, 0.5, 0.75),
-    "rows_each": (1, 2, 4, 8),
     "row_group": (0, 256, 512, 1024),
+    "tiling": (0, 1, 2, 3),
+    "packing": (False, True),
     "depth_group": (1024, 2048, 4096),
     "transpose_cols": (512, 1024, 2048, 4096),
-    "tiling": (0, 1, 2, 3),
-    "attention": (False, True),
 }
-"""What a search may put in place of each default."""
+"""What a search may put in place of each default, what gains most often first."""
 
 
 def list_changes(choices: Choices) -> Iterator[tuple[str, Value]]:

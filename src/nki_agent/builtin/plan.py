@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.tile_steps import Access, Number, Size, Step, Store, Tile
 from nki_agent.isa.dtype import DType
 
@@ -353,6 +354,8 @@ class Plan:
     results: tuple[str, ...]
     stages: tuple[Stage, ...]
     loops: tuple[LoopSpan, ...] = ()
+    leaving: Leaving = Leaving.VECTOR
+    """What copies turned operands out of PSUM."""
     partitions: int
     bank_cols: int
     """float32 columns of one PSUM bank: the widest result of one matmul."""

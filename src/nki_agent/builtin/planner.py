@@ -56,6 +56,7 @@ def plan_kernel(
         results=result_names,
         stages=tuple(stages),
         loops=_loops(captured, groups),
+        leaving=choices.leaving,
         partitions=chip.partitions,
         bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.plan import AttentionPlan, MatmulPlan, Plan, TransposePlan
 from nki_agent.builtin.print_rows import OUTER_NAMES, TIME
 from nki_agent.builtin.print_steps import layout_of
@@ -35,6 +36,20 @@ LOAD_TRANSPOSED = '''def load_transposed(dst, src):
         nisa.dma_copy(dst=tile, src=src[r0 : r0 + rows, :])
         turn(dst[:, :, r0 : r0 + rows], tile)
 '''
+LEAVE_PSUM = {
+    Leaving.SCALAR: '''def leave_psum(dst, src):
+    """Copies a tile out of PSUM, on the Scalar Engine, which has time."""
+    nisa.activation(dst=dst, op=nl.copy, data=src)
+''',
+    Leaving.BOTH: '''def leave_psum(dst, src):
+    """Copies src [P, K, N] out of PSUM, half of the columns on each of two engines."""
+    half = src.shape[2] // 2
+    if half:
+        nisa.activation(dst=dst[:, :, :half], op=nl.copy, data=src[:, :, :half])
+    nisa.tensor_copy(dst=dst[:, :, half:], src=src[:, :, half:])
+''',
+}
+"""How turned tiles leave PSUM where not by plain copies."""
 LOAD_SHORT = '''def load_short_rows(dst, src, each):
     """As load_transposed, with up to `each` neighbouring rows in a partition: longer runs."""
     num_rows, depth = src.shape
@@ -71,9 +86,9 @@ TURN = '''def turn(dst, tile):
         nisa.tensor_copy(dst=dst[:, k0 : k0 + count, :], src=turned)
     size = depth % PARTITIONS
     if size:
-        turned = nl.ndarray((size, rows), dtype=tile.dtype, buffer=nl.psum)
-        nisa.nc_transpose(dst=turned, data=tile[:, whole * PARTITIONS :])
-        nisa.tensor_copy(dst=dst[:size, whole, :], src=turned)
+        turned = nl.ndarray((size, 1, rows), dtype=tile.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=turned[:, 0, :], data=tile[:, whole * PARTITIONS :])
+        nisa.tensor_copy(dst=dst[:size, whole : whole + 1, :], src=turned)
 '''
 
 
@@ -99,9 +114,13 @@ def helpers_of(plan: Plan) -> list[str]:
                 short |= stage.rows_each > 1
             case _:
                 pass
-    found = [LOAD_BLOCKS] if blocks else []
-    found += [LOAD_SHORT] if short else []
-    return found + ([TURN, LOAD_TRANSPOSED] if turns else [])
+    turning = [LOAD_SHORT] if short else []
+    turning += [TURN, LOAD_TRANSPOSED] if turns else []
+    if turning and plan.leaving is not Leaving.VECTOR:
+        plain = "nisa.tensor_copy(dst="
+        turning = [helper.replace(plain, "leave_psum(dst=") for helper in turning]
+        turning.insert(0, LEAVE_PSUM[plan.leaving])
+    return ([LOAD_BLOCKS] if blocks else []) + turning
 
 
 def call_loader(dst: str, src: str, each: int) -> str:
