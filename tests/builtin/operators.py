@@ -91,6 +91,11 @@ ROWS = (
     Operator("two axes", "x.sum((-2, -1))", ((130, 10, 50),)),
     Operator("column sums", "x.sum(0)", ((200, 150),)),
     Operator("sums of wide columns", "x.sum(0) * 2", ((300, 2200),)),
+    Operator(
+        "grouped scales",
+        "(x.view(100, 3, 50) * y).view(100, 150).to(torch.bfloat16) * z",
+        ((100, 150), (100, 3, 1), (150,)),
+    ),
     Operator("column maxima", "x.amax(0)", ((200, 150),)),
     Operator("middle sums", "x.mean(1)", ((3, 200, 150),)),
     Operator("sums of few far rows", "x.sum(0) + y", ((5, 150, 70), (150, 70))),
