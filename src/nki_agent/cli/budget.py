@@ -5,7 +5,7 @@ from __future__ import annotations
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.base.errors import UsageError
 from nki_agent.builtin.search import Budget
-from nki_agent.llm.choose import BUILTIN
+from nki_agent.llm.choose import BUILTIN, require_model_name
 
 OPTIMIZE_HELP = "Other drafts that the built-in author tries for speed at the perf shapes."
 SECONDS_HELP = "Try drafts for so long; with --optimize, whichever ends first."
@@ -15,8 +15,9 @@ def read_budget(drafts: int | None, seconds: float | None, *, model: str, mode: 
     """What was asked for.
 
     Raises:
-        UsageError: a search by a model that does not search by itself, or without tools.
+        UsageError: no such model, a search by one that decides by itself, or without tools.
     """
+    require_model_name(model)
     budget = Budget(drafts=drafts, seconds=seconds)
     if budget.is_empty:
         return budget

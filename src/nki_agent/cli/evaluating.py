@@ -35,7 +35,6 @@ from nki_agent.evals.workshop import LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
-from nki_agent.llm.choose import require_model_name
 from nki_agent.report.markdown import write_groups
 
 ALL_TASKS = "all"
@@ -87,7 +86,6 @@ def run(
         return
 
     def begin() -> ExitCode:
-        require_model_name(model)
         budget = read_budget(optimize, optimize_seconds, model=model, mode=mode)
         chosen = builtin_suite() if suite is None else read_suite(suite)
         baseline = find_baseline(chosen)

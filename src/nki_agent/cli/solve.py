@@ -46,7 +46,7 @@ from nki_agent.cli.progress import Progress
 from nki_agent.cli.screen import show, show_json
 from nki_agent.cost.perfetto import write_trace
 from nki_agent.cost.summary import Summary
-from nki_agent.llm.choose import BUILTIN, choose_model, require_model_name
+from nki_agent.llm.choose import BUILTIN, choose_model
 from nki_agent.llm.protocol import Model, Usage
 from nki_agent.program.records import Dialect
 from nki_agent.task.task import Task
@@ -177,7 +177,6 @@ def solve(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
-    require_model_name(model)
     budget = read_budget(optimize, optimize_seconds, model=model, mode=mode)
     if untrusted_task and model == BUILTIN:
         raise UsageError(
