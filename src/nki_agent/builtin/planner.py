@@ -170,7 +170,7 @@ def _hidden_dtype(graph: Graph, node_id: int) -> DType:
         for r in graph.nodes
         if r.op is not Op.VIEW and any(graph.base(i).id in known for i in r.inputs)
     }
-    return node.dtype if readers & {Op.TRANSPOSE, *PRODUCTS} else DType.FLOAT32
+    return node.dtype if readers & {Op.TRANSPOSE, Op.FOLD, *PRODUCTS} else DType.FLOAT32
 
 
 def _buffers(
@@ -230,10 +230,10 @@ def _plan_stage(
         case StageKind.ATTENTION:
             attention = AttentionPlanner(captured, group, buffers=names, chip=chip)
             return attention.plan_attention(choices)
-        case StageKind.FOLD:
-            return plan_fold(captured, group, buffers=names)
         case StageKind.TRANSPOSE:
             return plan_transpose(captured, group, buffers=names, choices=choices)
+        case StageKind.FOLD:
+            return plan_fold(captured, group, buffers=names, chip=chip)
         case StageKind.CONVOLUTION | StageKind.POOL:
             window = WindowPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             is_pool = group.kind is StageKind.POOL

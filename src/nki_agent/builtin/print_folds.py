@@ -1,18 +1,47 @@
-"""Prints reductions along an axis that lies far apart in memory."""
+"""Prints reductions over an axis whose elements lie apart."""
 
 from __future__ import annotations
 
-from nki_agent.builtin.lanes import IDENTITY
-from nki_agent.builtin.plan import FoldPlan
-from nki_agent.builtin.print_products import Loops
-from nki_agent.builtin.print_steps import layout_of
-from nki_agent.builtin.regions import Axis, Layout, Regions, Window
+from nki_agent.builtin.plan import FoldPlan, Plan
+from nki_agent.builtin.print_rows import OUTER_NAMES
+from nki_agent.builtin.regions import access_pattern, times
 from nki_agent.builtin.text import Scope, Source
-from nki_agent.builtin.tile_steps import Size
+from nki_agent.builtin.tile_steps import Access, Size
 from nki_agent.isa.dtype import DType
 
-COLS = 2048
-"""Columns of one tile: half of the PSUM banks, so that the next sums may begin."""
+LANE_TILES = '''def lane_tiles(num_elems, block):
+    """(start, rows, cols) of the tiles of a run that all partitions share, the rest last."""
+    width = num_elems // PARTITIONS
+    tiles = []
+    for start in range(0, width, block):
+        tiles.append((start, PARTITIONS, min(block, width - start)))
+    if num_elems % PARTITIONS:
+        tiles.append((width * PARTITIONS, 1, num_elems % PARTITIONS))
+    return tiles
+'''
+
+DEPTH_TILES = '''def depth_tiles(depth, block):
+    """(start, rows, count) of the tiles of an axis of which each partition takes every 128th."""
+    whole = depth // PARTITIONS
+    tiles = []
+    for t in range(0, whole, block):
+        tiles.append((t * PARTITIONS, PARTITIONS, min(block, whole - t)))
+    if depth % PARTITIONS:
+        tiles.append((whole * PARTITIONS, depth % PARTITIONS, 1))
+    return tiles
+'''
+
+
+def is_product(plan: FoldPlan) -> bool:
+    """Whether a column of ones adds up on the Tensor Engine, which takes short floats at once."""
+    is_short = plan.dtype.itemsize < DType.FLOAT32.itemsize
+    return plan.partitions == "depth" and plan.function == "add" and is_short
+
+
+def fold_helpers(plan: Plan) -> list[str]:
+    """The helper functions that such stages call."""
+    kinds = {stage.partitions for stage in plan.stages if isinstance(stage, FoldPlan)}
+    return [text for kind, text in (("runs", LANE_TILES), ("depth", DEPTH_TILES)) if kind in kinds]
 
 
 class FoldPrinter:
@@ -22,145 +51,184 @@ class FoldPrinter:
         self.plan = plan
         self.source = source
         self.scope = scope
-        batch = plan.batch if plan.rows is None else (*plan.batch, plan.far)
-        self.loops = Loops(batch, source, scope)
-        self.dtype = f"nl.{plan.dtype.value}"
-        self.out_dtype = f"nl.{plan.out_dtype.value}"
+        self.names = OUTER_NAMES[: len(plan.batch)]
+        self.is_whole = plan.partitions != "depth" and max(plan.m) <= plan.row_block
 
     def print(self) -> None:
         """The whole reduction."""
-        plan = self.plan
-        read = plan.source.tensor
-        rows = plan.far if plan.rows is None else plan.rows
-        self.loops.name_sizes(read, num_rows=(rows, read), num_cols=(plan.cols, f"-{read}"))
-        self.source.add(f"col_block = {COLS}")
-        self._prepare(rows)
-        if plan.rows is None and plan.function == "add":
-            self.source.add(
-                f"ones = nl.ndarray((PARTITIONS, 1), dtype={self.dtype}, buffer=nl.sbuf)"
-            )
-            self.source.add("nisa.memset(dst=ones, value=1.0)")
+        plan, add = self.plan, self.source.add
+        for name, size in zip(self.names, plan.batch, strict=True):
+            self._size(f"num_{name}", size)
+        self._size("num_rows", plan.m)
+        self._size("num_cols", plan.n)
+        if plan.partitions == "runs":
+            add("width = num_cols // PARTITIONS")
+        if plan.partitions == "depth":
+            add("lanes = min(PARTITIONS, num_rows)")
+            if plan.function == "add":
+                dtype = plan.dtype if is_product(plan) else DType.FLOAT32
+                add(f"ones = nl.ndarray((lanes, 1), dtype=nl.{dtype.value}, buffer=nl.sbuf)")
+                add("nisa.memset(dst=ones, value=1.0)")
         self._batch(0)
 
-    def _prepare(self, rows: Size) -> None:
-        plan = self.plan
-        axes = self.loops.axes(("num_rows", rows), ("num_cols", plan.cols))
-        self.read = Regions(self.source, self.scope, axes)
-        self.read.prepare(layout_of(plan.source))
-        self.write = Regions(self.source, self.scope, axes)
-        self.target = layout_of(plan.target)
-        if self._is_turned:
-            # What is left of each column lies in a partition of its own.
-            *batch, _, col = plan.target.strides
-            one = (1,) * len(col)
-            none = (0,) * len(col)
-            self.target = Layout(
-                tensor=plan.target.tensor, strides=(*batch, col, none), offset=plan.target.offset
-            )
-            swapped = [*axes[:-2], axes[-1], Axis(name="1", size=one)]
-            self.write = Regions(self.source, self.scope, swapped)
-        self.write.prepare(self.target)
-
-    @property
-    def _is_turned(self) -> bool:
-        return self.plan.rows is None and self.plan.function != "add"
+    def _size(self, name: str, size: Size) -> None:
+        self.source.add(f"{name} = {self.scope.size(size)}")
+        if any(s != 1 for s in size):
+            self.scope.names.setdefault(name, size)
 
     def _batch(self, level: int) -> None:
-        if level < len(self.plan.batch):
-            with self.loops.loop(level):
+        add, block, plan = self.source.add, self.source.block, self.plan
+        loops = self.names[:-1] if plan.partitions == "batch" else self.names
+        if level < len(loops):
+            with block(f"for {loops[level]} in range(num_{loops[level]}):"):
                 self._batch(level + 1)
-        elif self.plan.rows is not None:
-            self._by_rows()
-        elif self.plan.function == "add":
-            self._summed()
+            return
+        if plan.partitions == "runs":
+            with block(f"for start, rows, cols in lane_tiles(num_cols, {plan.col_block}):"):
+                self._partitions()
+            return
+        if plan.partitions == "batch":
+            count = f"num_{self.names[-1]}" if self.names else "1"
+            with block(f"for r0 in range(0, {count}, PARTITIONS):"):
+                add(f"rows = min(PARTITIONS, {count} - r0)")
+                self._columns()
+            return
+        self._columns()
+
+    def _columns(self) -> None:
+        width = self.plan.col_block
+        with self.source.block(f"for c0 in range(0, num_cols, {width}):"):
+            self.source.add(f"cols = min({width}, num_cols - c0)")
+            if is_product(self.plan):
+                self._product()
+            elif self.plan.partitions == "depth":
+                self._depth()
+            else:
+                self._partitions()
+
+    # -- a reduction in each partition ------------------------------------------------------------
+    def _partitions(self) -> None:
+        """Whole results, each in its partition."""
+        add, plan = self.source.add, self.plan
+        self._total("rows")
+        if self.is_whole:
+            self._load(count="num_rows")
+            self._accumulate("total", "num_rows", "e")
         else:
-            self._by_lanes()
+            with self.source.block(f"for m0 in range(0, num_rows, {plan.row_block}):"):
+                add(f"count = min({plan.row_block}, num_rows - m0)")
+                self._load(count="count")
+                self._accumulate("total", "count", "m0 + e")
+        self._store(self._moved("total", "(rows, cols)"), "rows", "cols")
 
-    def _tile(self, name: str, shape: str, dtype: str, *, memory: str = "sbuf") -> None:
-        self.source.add(f"{name} = nl.ndarray({shape}, dtype={dtype}, buffer=nl.{memory})")
+    def _depth(self) -> None:
+        """Parts of each result in all partitions, which are joined at the end."""
+        add, plan = self.source.add, self.plan
+        self._total("lanes")
+        with self.source.block(f"for m0, rows, count in depth_tiles(num_rows, {plan.row_block}):"):
+            self._load(count="count")
+            self._accumulate("total[:rows]", "count", "m0 + e")
+        add("parts = nl.ndarray((lanes, cols), dtype=nl.float32, buffer=nl.sbuf)")
+        add("nisa.activation(dst=parts, op=nl.copy, data=total)")
+        if plan.function == "add":
+            self.source.note("A column of ones adds the partitions up.")
+            add("joined = nl.ndarray((1, cols), dtype=nl.float32, buffer=nl.psum)")
+            add("nisa.nc_matmul(dst=joined, stationary=ones, moving=parts)")
+            self._store(self._moved("joined", "(1, cols)"), "1", "cols")
+            return
+        with self.source.block("for b0 in range(0, cols, PARTITIONS):"):
+            add("size = min(PARTITIONS, cols - b0)")
+            add("turned = nl.ndarray((size, lanes), dtype=nl.float32, buffer=nl.psum)")
+            add("nisa.nc_transpose(dst=turned, data=parts[:, b0 : b0 + size])")
+            dtype = f"nl.{plan.out_dtype.value}"
+            add(f"result = nl.ndarray((size, 1), dtype={dtype}, buffer=nl.sbuf)")
+            add(f"nisa.tensor_reduce(dst=result, op=nl.{plan.function}, data=turned, axis=1)")
+            pace = self._pace(plan.target, -1)
+            offset = [*self._start(plan.target), times("c0 + b0", pace)]
+            pattern = [[pace, "size"], ["1", "1"]]
+            text = access_pattern(plan.target.tensor, pattern, offset)
+            add(f"nisa.dma_copy(dst={text}, src=result)")
 
-    def _load(self, name: str) -> None:
-        self._tile(name, "(rows, cols)", self.dtype)
-        windows = self.loops.windows(
-            Window(start="r0", count="rows"), Window(start="c0", count="cols")
-        )
-        text = self.read.text(layout_of(self.plan.source), windows)
-        self.source.add(f"nisa.dma_copy(dst={name}, src={text})")
+    def _product(self) -> None:
+        """All partitions added up by a column of ones, in PSUM."""
+        add = self.source.add
+        self.source.note("A column of ones adds the partitions up.")
+        add("joined = nl.ndarray((1, cols), dtype=nl.float32, buffer=nl.psum)")
+        rows = f"depth_tiles(num_rows, {self.plan.row_block})"
+        with self.source.block(f"for m0, rows, count in {rows}:"):
+            self._load(count="count")
+            with self.source.block("for e in range(count):"):
+                add("nisa.nc_matmul(dst=joined, stationary=ones[:rows], moving=tile[:, e, :])")
+        self._store(self._moved("joined", "(1, cols)"), "1", "cols")
 
-    def _store(self, tile: str, row: Window, col: Window) -> None:
-        text = self.write.text(self.target, self.loops.windows(row, col))
-        self.source.add(f"nisa.dma_copy(dst={text}, src={tile})")
+    # -- steps ------------------------------------------------------------------------------------
+    def _total(self, rows: str) -> None:
+        self.source.note("Kept in PSUM, so that SBUF is read once for each element.")
+        self.source.add(f"total = nl.ndarray(({rows}, cols), dtype=nl.float32, buffer=nl.psum)")
 
-    # -- rows on the partitions -------------------------------------------------------------------
-    def _by_rows(self) -> None:
-        add, block = self.source.add, self.source.block
-        op = self.plan.function
-        with (
-            block("for r0 in range(0, num_rows, PARTITIONS):"),
-            block("for c0 in range(0, num_cols, col_block):"),
-        ):
-            add("rows = min(PARTITIONS, num_rows - r0)")
-            add("cols = min(col_block, num_cols - c0)")
-            self._tile("so_far", "(rows, cols)", "nl.float32")
-            add(f"nisa.memset(dst=so_far, value={IDENTITY[op]!r}, engine=nisa.engine.gpsimd)")
-            with self.loops.loop(len(self.plan.batch)):
-                self._load("tile")
-                add(f"nisa.tensor_tensor(dst=so_far, data1=so_far, data2=tile, op=nl.{op})")
-            name = "so_far"
-            if self.plan.out_dtype is not DType.FLOAT32:
-                name = "result"
-                self._tile(name, "(rows, cols)", self.out_dtype)
-                add("nisa.activation(dst=result, op=nl.copy, data=so_far)")
-            windows = self.loops.windows(
-                Window(start="r0", count="rows"), Window(start="c0", count="cols")
-            )
-            add(f"nisa.dma_copy(dst={self.write.text(self.target, windows)}, src={name})")
+    def _moved(self, name: str, shape: str) -> str:
+        """What is in PSUM, in the result's dtype and in SBUF."""
+        dtype = f"nl.{self.plan.out_dtype.value}"
+        self.source.add(f"result = nl.ndarray({shape}, dtype={dtype}, buffer=nl.sbuf)")
+        self.source.add(f"nisa.activation(dst=result, op=nl.copy, data={name})")
+        return "result"
 
-    # -- the reduced axis on the partitions -------------------------------------------------------
-    def _summed(self) -> None:
-        add, block = self.source.add, self.source.block
-        with block("for c0 in range(0, num_cols, col_block):"):
-            add("cols = min(col_block, num_cols - c0)")
-            self.source.note("A product with ones adds up the partitions, a bank for each block.")
-            add("sums = []")
-            with block("for n0 in range(0, cols, BANK):"):
-                add("width = min(BANK, cols - n0)")
-                add("sums.append(nl.ndarray((1, width), dtype=nl.float32, buffer=nl.psum))")
-            with block("for r0 in range(0, num_rows, PARTITIONS):"):
-                add("rows = min(PARTITIONS, num_rows - r0)")
-                self._load("tile")
-                with block("for b in range(len(sums)):"):
-                    add("n0 = b * BANK")
-                    add("moving = tile[:, n0 : n0 + sums[b].shape[1]]")
-                    add(
-                        "nisa.nc_matmul(dst=sums[b], stationary=ones[:rows, :], moving=moving,"
-                        " is_stationary_onezero=True)"
-                    )
-            self._tile("result", "(1, cols)", self.out_dtype)
-            with block("for b in range(len(sums)):"):
-                add("n0 = b * BANK")
-                add("nisa.tensor_copy(dst=result[:, n0 : n0 + sums[b].shape[1]], src=sums[b])")
-            self._store("result", Window(count="1"), Window(start="c0", count="cols"))
-
-    def _by_lanes(self) -> None:
-        add, block = self.source.add, self.source.block
-        op = self.plan.function
-        with block("for c0 in range(0, num_cols, col_block):"):
-            add("cols = min(col_block, num_cols - c0)")
-            self._tile("so_far", "(PARTITIONS, cols)", "nl.float32")
-            add(f"nisa.memset(dst=so_far, value={IDENTITY[op]!r}, engine=nisa.engine.gpsimd)")
-            with block("for r0 in range(0, num_rows, PARTITIONS):"):
-                add("rows = min(PARTITIONS, num_rows - r0)")
-                self._load("tile")
+    def _accumulate(self, total: str, count: str, index: str) -> None:
+        """Join the tile to the total of each partition."""
+        add = self.source.add
+        with self.source.block(f"for e in range({count}):"):
+            with self.source.block(f"if {index} == 0:"):
+                add(f"nisa.tensor_copy(dst={total}, src=tile[:, e, :])")
+            with self.source.block("else:"):
                 add(
-                    "nisa.tensor_tensor("
-                    f"dst=so_far[:rows, :], data1=so_far[:rows, :], data2=tile, op=nl.{op})"
+                    f"nisa.tensor_tensor(dst={total}, data1={total}, data2=tile[:, e, :],"
+                    f" op=nl.{self.plan.function})"
                 )
-            self.source.note("The columns are turned, so that their partitions meet in one.")
-            with block("for n0 in range(0, cols, PARTITIONS):"):
-                add("size = min(PARTITIONS, cols - n0)")
-                self._tile("turned", "(size, PARTITIONS)", "nl.float32", memory="psum")
-                add("nisa.nc_transpose(dst=turned, data=so_far[:, n0 : n0 + size])")
-                self._tile("result", "(size, 1)", self.out_dtype)
-                add(f"nisa.tensor_reduce(dst=result, op=nl.{op}, data=turned, axis=1)")
-                self._store("result", Window(start="c0 + n0", count="size"), Window(count="1"))
+
+    def _load(self, *, count: str) -> None:
+        plan, add = self.plan, self.source.add
+        dtype = f"nl.{plan.dtype.value}"
+        add(f"tile = nl.ndarray((rows, {count}, cols), dtype={dtype}, buffer=nl.sbuf)")
+        pace = self._pace(plan.source, -2)
+        offset = self._start(plan.source)
+        if not self.is_whole:
+            offset.append(times("m0", pace))
+        step = pace
+        match plan.partitions:
+            case "runs":
+                first = "width"
+                offset.append("start")
+            case "batch":
+                first = self._pace(plan.source, -3) if self.names else "1"
+                offset.append("c0")
+            case _:
+                first, step = pace, times("PARTITIONS", pace)
+                offset.append("c0")
+        pattern = [[first, "rows"], [step, count], ["1", "cols"]]
+        text = access_pattern(plan.source.tensor, pattern, offset)
+        add(f"nisa.dma_copy(dst=tile, src={text})")
+
+    def _store(self, name: str, rows: str, cols: str) -> None:
+        plan = self.plan
+        pace = self._pace(plan.target, -1)
+        first, start = "1", "c0"
+        if plan.partitions == "runs":
+            first, start = times("width", pace), "start"
+        elif plan.partitions == "batch" and self.names:
+            first = self._pace(plan.target, -2)
+        offset = [*self._start(plan.target), times(start, pace)]
+        text = access_pattern(plan.target.tensor, [[first, rows], [pace, cols]], offset)
+        self.source.add(f"nisa.dma_copy(dst={text}, src={name})")
+
+    def _pace(self, access: Access, axis: int) -> str:
+        stride = access.strides[axis]
+        return self.scope.size(stride) if any(stride) else "1"
+
+    def _start(self, access: Access) -> list[str]:
+        """Terms of the offset that the loops over the batch give."""
+        terms = [self.scope.size(access.offset)] if any(access.offset) else []
+        for name, stride in zip(self.names, access.strides, strict=False):
+            is_last = self.plan.partitions == "batch" and name == self.names[-1]
+            if any(stride):
+                terms.append(times("r0" if is_last else name, self.scope.size(stride)))
+        return terms

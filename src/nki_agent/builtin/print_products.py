@@ -16,13 +16,13 @@ LOAD_BLOCKS = '''def load_blocks(dst, src):
     """Loads src [K, N] into dst [128, block of K, N]: K runs along the partitions."""
     depth, cols = src.shape
     whole = depth // PARTITIONS
-    # Narrow blocks come together: a transfer has a price of its own.
-    together = max(1, 2048 // cols)
-    for b0 in range(0, whole, together):
-        count = min(together, whole - b0)
-        rows = src[b0 * PARTITIONS : (b0 + count) * PARTITIONS, :]
-        blocks = rows.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2))
-        nisa.dma_copy(dst=dst[:, b0 : b0 + count, :], src=blocks)
+    # One transfer takes as many blocks of short rows as make long ones.
+    each = max(1, 2 * BANK // cols)
+    for k0 in range(0, whole, each):
+        count = min(each, whole - k0)
+        blocks = src[k0 * PARTITIONS : (k0 + count) * PARTITIONS, :]
+        blocks = blocks.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2))
+        nisa.dma_copy(dst=dst[:, k0 : k0 + count, :], src=blocks)
     size = depth % PARTITIONS
     if size:
         nisa.dma_copy(dst=dst[:size, whole, :], src=src[whole * PARTITIONS :, :])
@@ -30,11 +30,22 @@ LOAD_BLOCKS = '''def load_blocks(dst, src):
 LOAD_TRANSPOSED = '''def load_transposed(dst, src):
     """Loads src [M, K] and turns it on the Tensor Engine into dst [128, block of K, M]."""
     num_rows, depth = src.shape
-    for r0 in range(0, num_rows, PARTITIONS):
-        rows = min(PARTITIONS, num_rows - r0)
-        tile = nl.ndarray((rows, depth), dtype=src.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=src[r0 : r0 + rows, :])
-        turn(dst[:, :, r0 : r0 + rows], tile)
+    whole = num_rows // PARTITIONS
+    # One transfer takes as many tiles of short rows as make long ones.
+    each = max(1, 2 * BANK // depth)
+    for t0 in range(0, whole, each):
+        count = min(each, whole - t0)
+        tiles = nl.ndarray((PARTITIONS, count, depth), dtype=src.dtype, buffer=nl.sbuf)
+        rows = src[t0 * PARTITIONS : (t0 + count) * PARTITIONS, :]
+        nisa.dma_copy(dst=tiles, src=rows.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2)))
+        for t in range(count):
+            r0 = (t0 + t) * PARTITIONS
+            turn(dst[:, :, r0 : r0 + PARTITIONS], tiles[:, t, :])
+    rest = num_rows % PARTITIONS
+    if rest:
+        tile = nl.ndarray((rest, depth), dtype=src.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=src[whole * PARTITIONS :, :])
+        turn(dst[:, :, whole * PARTITIONS :], tile)
 '''
 LEAVE_PSUM = {
     Leaving.SCALAR: '''def leave_psum(dst, src):
@@ -232,48 +243,20 @@ class TransposePrinter:
                     text = self.read.text(layout_of(plan.source), windows)
                     add(f"nisa.dma_copy(dst=tile, src={text})")
                     add("tiles.append(tile)")
-                if plan.cols_each > 1:
-                    self._store_short()
-                else:
-                    self._store_long()
-
-    def _turn(self, cols: str) -> None:
-        add, dtype = self.source.add, f"nl.{self.plan.dtype.value}"
-        add(f"turned = nl.ndarray((size, group), dtype={dtype}, buffer=nl.psum)")
-        with self.source.block("for t in range(len(tiles)):"):
-            add("m0 = t * PARTITIONS")
-            add("rows = tiles[t].shape[0]")
-            add(f"nisa.nc_transpose(dst=turned[:, m0 : m0 + rows], data=tiles[t][:, {cols}])")
-
-    def _store_long(self) -> None:
-        add, dtype = self.source.add, f"nl.{self.plan.dtype.value}"
-        with self.source.block("for n0 in range(0, cols, PARTITIONS):"):
-            add("size = min(PARTITIONS, cols - n0)")
-            self._turn("n0 : n0 + size")
-            add(f"turned_tile = nl.ndarray((size, group), dtype={dtype}, buffer=nl.sbuf)")
-            add("nisa.tensor_copy(dst=turned_tile, src=turned)")
-            add(f"nisa.dma_copy(dst={self._target('size')}, src=turned_tile)")
-
-    def _store_short(self) -> None:
-        """Several short rows of the result in each partition."""
-        add, dtype = self.source.add, f"nl.{self.plan.dtype.value}"
-        self.source.note(
-            "Neighbouring columns share a partition: their rows are stored as one run."
-        )
-        add(f"each = {self.plan.cols_each}")
-        with self.source.block("while cols % each:"):
-            add("each //= 2")
-        with self.source.block("for n0 in range(0, cols, PARTITIONS * each):"):
-            add("size = min(PARTITIONS, (cols - n0) // each)")
-            add(f"turned_tile = nl.ndarray((size, each, group), dtype={dtype}, buffer=nl.sbuf)")
-            with self.source.block("for e in range(each):"):
-                self._turn("n0 + e : n0 + size * each : each")
-                add("nisa.tensor_copy(dst=turned_tile[:, e, :], src=turned)")
-            target = f"{self._target('size * each')}.reshape_dim(0, (size, each))"
-            add(f"nisa.dma_copy(dst={target}, src=turned_tile)")
-
-    def _target(self, size: str) -> str:
-        windows = self.loops.windows(
-            Window(start="c0 + n0", count=size), Window(start="r0", count="group")
-        )
-        return self.write.text(layout_of(self.plan.target), windows)
+                with self.source.block("for n0 in range(0, cols, PARTITIONS):"):
+                    add("size = min(PARTITIONS, cols - n0)")
+                    add(f"turned = nl.ndarray((size, group), dtype={dtype}, buffer=nl.psum)")
+                    with self.source.block("for t in range(len(tiles)):"):
+                        add("m0 = t * PARTITIONS")
+                        add("rows = tiles[t].shape[0]")
+                        add(
+                            "nisa.nc_transpose(dst=turned[:, m0 : m0 + rows],"
+                            " data=tiles[t][:, n0 : n0 + size])"
+                        )
+                    add(f"turned_tile = nl.ndarray((size, group), dtype={dtype}, buffer=nl.sbuf)")
+                    add("nisa.tensor_copy(dst=turned_tile, src=turned)")
+                    windows = self.loops.windows(
+                        Window(start="c0 + n0", count="size"), Window(start="r0", count="group")
+                    )
+                    text = self.write.text(layout_of(plan.target), windows)
+                    add(f"nisa.dma_copy(dst={text}, src=turned_tile)")

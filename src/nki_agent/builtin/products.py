@@ -45,8 +45,9 @@ SHORT_ROW_BYTES = 1024
 """Rows up to this share partitions while they are loaded."""
 SHORT_ROWS_BYTES = 4096
 """What they make together at most: past it DMA gains nothing."""
-SHORT_COLS_BYTES = 16
-"""Steps that the Tensor Engine reads at full rate."""
+AxisGroup = tuple[int, ...]
+TRANSPOSE_SHORT = 128
+"""Rows of a stored transpose up to this length are stored several at a time."""
 MATRIX_RANK = 2
 
 
@@ -318,13 +319,6 @@ def minor_stride(captured: Captured, node_id: int, dim: int) -> Size:
     return tuple(found)
 
 
-def _short_cols(choices: Choices, dtype: DType, rows: Size) -> int:
-    """Columns that share a partition once they are rows, so that what is stored are long runs."""
-    if max(rows) * dtype.itemsize > SHORT_ROW_BYTES // 2:
-        return 1
-    return min(choices.rows_each, SHORT_COLS_BYTES // dtype.itemsize)
-
-
 def plan_transpose(
     captured: Captured, group: Group, *, buffers: Mapping[int, Stored], choices: Choices
 ) -> TransposePlan:
@@ -345,11 +339,16 @@ def plan_transpose(
                 Walk(dict(zip(order, contiguous_strides(source.shape), strict=True)), 0),
             ]
         )
-    fences = {minor + 1, -1} | ({1 - rank} if group.loop else set())
+    fences = {minor + 1} | ({1 - rank} if group.loop else set())
     groups = merge_axes(order, sizes, walks, fences=frozenset(fences))
     n_group = next(g for g in groups if minor in g)
     m_group = groups[-1]
     loops = [g for g in groups if g not in (n_group, m_group)]
+    m, n = group_size(m_group, sizes), group_size(n_group, sizes)
+    inner = _neighbours(loops, (m_group, n_group), walks, sizes)
+    is_blocked = inner is not None and max(n) < TRANSPOSE_SHORT // 2 and not group.loop
+    if is_blocked and inner is not None:
+        loops = [*(g for g in loops if g not in inner), *inner]
     sides = []
     for side, name in enumerate((buffers[graph.base(view.id).id].name, buffers[node.id].name)):
         own = [w[side] for w in walks]
@@ -361,15 +360,38 @@ def plan_transpose(
                 offset=tuple(w.offset for w in own),
             )
         )
+    is_short = max(m) <= TRANSPOSE_SHORT and max(n) > max(m)
+    each = max(1, choices.transpose_cols // TRANSPOSE_SHORT)
     return TransposePlan(
         title="transpose",
         batch=tuple(group_size(g, sizes) for g in loops),
         source=sides[0],
         target=sides[1],
         dtype=buffers[node.id].dtype,
-        m=group_size(m_group, sizes),
-        n=group_size(n_group, sizes),
+        m=m,
+        n=n,
         col_block=choices.transpose_cols,
-        cols_each=_short_cols(choices, buffers[node.id].dtype, group_size(m_group, sizes)),
+        rows_each=each if is_short and not (is_blocked or group.loop) else None,
+        is_blocked=is_blocked,
         is_step=bool(group.loop),
     )
+
+
+def _neighbours(
+    loops: Sequence[AxisGroup],
+    minor: tuple[AxisGroup, AxisGroup],
+    walks: Sequence[Sequence[Walk]],
+    sizes: Sequence[dict[int, int]],
+) -> tuple[AxisGroup, AxisGroup] | None:
+    """The loops whose steps in the source are whole rows, and whole runs of columns."""
+    own = [w[0] for w in walks]
+    found = []
+    for group in minor:
+        size, step = group_size(group, sizes), group_stride(group, own, sizes)
+        reach = tuple(a * b for a, b in zip(size, step, strict=True))
+        found.append(next((g for g in loops if group_stride(g, own, sizes) == reach), None))
+    rows, cols = found
+    is_small = max(group_size(minor[0], sizes)) <= TRANSPOSE_SHORT // 2
+    if rows is None or cols is None or rows == cols or not is_small:
+        return None
+    return rows, cols

@@ -67,6 +67,7 @@ def stage_writes(stage: Stage) -> list[str]:
     match stage:
         case RowsPlan():
             found = [s.access.tensor for s in stage.steps if isinstance(s, Store)]
+            found += [] if stage.total is None else [stage.total.target.tensor]
         case MatmulPlan() | ConvolutionPlan() | PoolPlan():
             steps = [step for level in stage.levels for step in level]
             found = [s.access.tensor for s in steps if isinstance(s, Store)]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.episode import Mode
 from nki_agent.base.errors import UsageError
 from nki_agent.builtin.search import Budget
-from nki_agent.llm.choose import BUILTIN, require_model_name
+from nki_agent.llm.choose import BUILTIN
 
 OPTIMIZE_HELP = "Other drafts that the built-in author tries for speed at the perf shapes."
 SECONDS_HELP = "Try drafts for so long; with --optimize, whichever ends first."
@@ -15,9 +15,8 @@ def read_budget(drafts: int | None, seconds: float | None, *, model: str, mode: 
     """What was asked for.
 
     Raises:
-        UsageError: no such model, a search by one that decides by itself, or without tools.
+        UsageError: a search by a model that decides by itself, or without tools.
     """
-    require_model_name(model)
     budget = Budget(drafts=drafts, seconds=seconds)
     if budget.is_empty:
         return budget
@@ -31,6 +30,6 @@ def read_budget(drafts: int | None, seconds: float | None, *, model: str, mode: 
     return budget
 
 
-def limits_for(mode: Mode, *, turns: int, budget: Budget) -> Limits:
-    """The limits of an episode; a search brings the turns that it needs."""
-    return Limits(turns=1 if mode is Mode.SINGLE_SHOT else max(turns, budget.turns))
+def raise_turns(turns: int | None, budget: Budget) -> int | None:
+    """Turns that were asked for; a search brings those that it needs."""
+    return turns if budget.is_empty else max(turns or 0, budget.turns)

@@ -27,14 +27,19 @@ from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.builtin.search import NO_BUDGET, Budget
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
-from nki_agent.cli.budget import OPTIMIZE_HELP, SECONDS_HELP, limits_for, read_budget
+from nki_agent.cli.authoring import choose_limits, require_author
+from nki_agent.cli.budget import OPTIMIZE_HELP, SECONDS_HELP, raise_turns, read_budget
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
+    SURFACE_HELP,
     TARGET_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
+    Seed,
+    Turns,
     printable,
     read_target,
     read_task,
@@ -46,7 +51,7 @@ from nki_agent.cli.progress import Progress
 from nki_agent.cli.screen import show, show_json
 from nki_agent.cost.perfetto import write_trace
 from nki_agent.cost.summary import Summary
-from nki_agent.llm.choose import BUILTIN, choose_model
+from nki_agent.llm.choose import BUILTIN, choose_model, require_model
 from nki_agent.llm.protocol import Model, Usage
 from nki_agent.program.records import Dialect
 from nki_agent.task.task import Task
@@ -71,6 +76,7 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     dialect: Dialect
     model: str
     mode: Mode
+    surface: Surface = Surface.NKI
     limits: Limits
     seed: int
     allow_unsandboxed: bool
@@ -106,10 +112,17 @@ class Run:
         """The episode; whatever ends it, the best kernel so far is in the folder."""
         config = self.config
         prompt = make_prompt(
-            self.task, target=config.target, mode=config.mode, limits=config.limits
+            self.task,
+            target=config.target,
+            mode=config.mode,
+            limits=config.limits,
+            surface=config.surface,
         )
         tools = Toolbox(
-            OneJudge(self.judge, self.task), target=config.target, root_seed=config.seed
+            OneJudge(self.judge, self.task),
+            target=config.target,
+            root_seed=config.seed,
+            surface=config.surface,
         )
         with Progress(clock=self.clock, turns=config.limits.turns) as progress:
             trajectory = Trajectory(self.folder.trajectory, clock=self.clock, watch=progress.show)
@@ -166,8 +179,9 @@ def solve(
     model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
-    seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
+    turns: Turns = None,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
+    seed: Seed = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
     optimize: Annotated[int | None, typer.Option(min=1, help=OPTIMIZE_HELP)] = None,
@@ -177,6 +191,8 @@ def solve(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
+    require_model(model)
+    require_author(model, surface)
     budget = read_budget(optimize, optimize_seconds, model=model, mode=mode)
     if untrusted_task and model == BUILTIN:
         raise UsageError(
@@ -191,7 +207,8 @@ def solve(
         dialect=require_dialect(dialect),
         model=model,
         mode=mode,
-        limits=limits_for(mode, turns=turns, budget=budget),
+        surface=surface,
+        limits=choose_limits(raise_turns(turns, budget), mode=mode, surface=surface),
         seed=draw_root_seed() if seed is None else seed,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
@@ -229,7 +246,11 @@ def _carry_out(
             task, target=config.target, budget=config.optimize, clock=clock
         ),
     )
-    with Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed) as judge:
+    with Judge(
+        target=config.target,
+        allow_unsandboxed=config.allow_unsandboxed,
+        surface=config.surface,
+    ) as judge:
         run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, model=model)
         episode = run.carry_out()
         return episode, run.write_results(episode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 from nki_agent.agent.judging import FarmJudging, Judging
@@ -10,6 +11,7 @@ from nki_agent.bench.baselines import Baseline, read_baseline
 from nki_agent.bench.suite import BUILTIN, Suite, SuiteTask
 from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.builtin.search import NO_BUDGET, Budget
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
 from nki_agent.farm.executor import Executor
@@ -24,9 +26,20 @@ TASKS_KEPT = 32
 
 
 def find_baseline(suite: Suite) -> Baseline | None:
-    """The baseline of our own suite; None where it was made with another cost model."""
+    """The baseline of our own suite; None where it was made with other tasks or costs."""
     found = read_baseline(suite.version) if suite.name == BUILTIN else None
-    return found if found is not None and found.cost_model == MODEL_VERSION else None
+    if found is None or found.cost_model != MODEL_VERSION or found.suite_hash != suite.hash:
+        return None
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who writes, on which surface, and how far the built-in one searches."""
+
+    model: str
+    surface: Surface = Surface.NKI
+    budget: Budget = NO_BUDGET
 
 
 class LocalWorkshop:
@@ -35,19 +48,17 @@ class LocalWorkshop:
     def __init__(
         self,
         *,
-        model: str,
+        author: Author,
         executor: Executor,
         baseline: Baseline | None,
         trust_suite: bool = False,
         allow_unsandboxed: bool = False,
-        budget: Budget = NO_BUDGET,
     ) -> None:
         """With `trust_suite`, foreign task files run in this process too."""
-        self._model = model
+        self._author = author
         self._executor = executor
         self._baseline = baseline
         self._trust_suite = trust_suite
-        self._budget = budget
         self._allow_unsandboxed = allow_unsandboxed
         self._host: TaskHost | None = None
         self._lock = threading.Lock()
@@ -65,8 +76,8 @@ class LocalWorkshop:
     def make_model(self, task: Task, target: Target) -> Model:
         """A model that has not been asked yet."""
         return choose_model(
-            self._model,
-            make_builtin=lambda: BuiltinAuthor(task, target=target, budget=self._budget),
+            self._author.model,
+            make_builtin=lambda: BuiltinAuthor(task, target=target, budget=self._author.budget),
         )
 
     def make_judging(self, entry: SuiteTask, target: Target) -> Judging:
@@ -76,6 +87,7 @@ class LocalWorkshop:
             task=entry.path,
             target=target,
             is_task_trusted=self._is_trusted(entry),
+            surface=self._author.surface,
         )
 
     def find_baseline(self, task_id: str, target: Target, shapes: str) -> float | None:
