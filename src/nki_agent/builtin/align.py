@@ -7,7 +7,7 @@ every dimension of every node, or None where the nodes do not share one iteratio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nki_agent.builtin.graph import PRODUCTS, WINDOWED, Graph, Node, Op, contiguous_strides
@@ -247,9 +247,18 @@ def varying(alignments: Sequence[Alignment], node_id: int) -> frozenset[int]:
     return frozenset(a for found in alignments for a in found.axes[node_id] if a is not None)
 
 
-def moving_axes(walks: Sequence[Walk]) -> frozenset[int]:
-    """The axes along which a tensor is read at any shape set."""
-    return frozenset(axis for walk in walks for axis, stride in walk.strides.items() if stride)
+def moving_axes(walks: Sequence[Walk], sizes: Sequence[Mapping[int, int]]) -> frozenset[int]:
+    """The axes along which a tensor is read at any shape set.
+
+    Along one element nothing moves, whatever the stride, unless it is one at every shape set.
+    """
+    moving = [(a, n) for w, size in zip(walks, sizes, strict=True) for a, n in _moves(w, size)]
+    long = {axis for size in sizes for axis, count in size.items() if count != 1}
+    return frozenset(axis for axis, count in moving if count != 1 or axis not in long)
+
+
+def _moves(walk: Walk, size: Mapping[int, int]) -> list[tuple[int, int]]:
+    return [(axis, size.get(axis, 1)) for axis, stride in walk.strides.items() if stride]
 
 
 def merge_axes(

@@ -55,9 +55,13 @@ class ShortTransposePrinter(TransposePrinter):
 
     def _start(self, access: Access) -> list[str]:
         terms = [self.scope.size(access.offset)] if any(access.offset) else []
-        for name, stride in zip(self.loops.names, access.strides, strict=False):
+        matrix = tuple(m * n for m, n in zip(self.plan.m, self.plan.n, strict=True))
+        for axis, (name, stride) in enumerate(zip(self.loops.names, access.strides, strict=False)):
             if any(stride):
-                terms.append(times(name, self.scope.size(stride)))
+                count, inner = self.plan.batch[axis], self.plan.batch[axis + 1 :]
+                reach = zip(*inner[:1], access.strides[axis + 1], strict=True)
+                span = tuple(n * step for n, step in reach) if inner else matrix
+                terms.append(times(name, self.scope.pace(stride, count, span)))
         return terms
 
 

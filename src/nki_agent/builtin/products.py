@@ -173,7 +173,7 @@ class MatmulPlanner:
         order = self.alignments[0].order
         fences = frozenset({-1, 1 - len(self.node.shape)} if self.group.loop else {-1})
         groups = merge_axes(order, sizes, by_set, fences=fences)
-        if moving_axes(w_walks) & set(groups[-2]):
+        if moving_axes(w_walks, sizes) & set(groups[-2]):
             # Rows share one w: an axis along which w moves is a loop, even if it is all rows.
             groups = merge_axes(order, sizes, by_set, fences=fences | {-MATRIX_RANK})
         return Matrices(tuple(groups[:-2]), groups[-2], sizes)
@@ -239,7 +239,7 @@ class MatmulPlanner:
         lowering.bind(self.node.id, product)
         for source, axes in self.operands.items():
             walks = self._walks(source, axes)
-            place = self._place(space, moving_axes(walks))
+            place = self._place(space, moving_axes(walks, space.sizes))
             if self.graph[source].op is Op.IOTA:
                 lowering.offer(source, place, self._access(space, "", walks))
                 continue

@@ -142,9 +142,18 @@ class Regions:
         if len(strides) < len(counts):
             counts = [*counts[: len(strides) - 1], ()]
         return [
-            self._scope.pace(stride, count) if any(stride) else "0"
-            for stride, count in zip(strides, counts, strict=True)
+            self._scope.pace(stride, counts[axis], _span(strides, counts, axis + 1))
+            if any(stride)
+            else "0"
+            for axis, stride in enumerate(strides)
         ]
+
+
+def _span(strides: Sequence[Size], counts: Sequence[Size], axis: int) -> Size:
+    """How far a whole axis reaches: the stride of the one before it, where they lie row by row."""
+    if axis >= len(strides):
+        return ()
+    return tuple(n * step for n, step in zip(counts[axis], strides[axis], strict=False))
 
 
 def _slice(window: Window, axis: Axis) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nki_agent.builtin.align import group_size
+from nki_agent.builtin.align import Walk, group_size, moving_axes
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.tile_steps import Kind
 
@@ -55,6 +56,10 @@ class Space:
             (False, False): Kind.ONE,
         }[row, col]
         return Place(kind, level)
+
+    def place_read(self, walks: Sequence[Walk], *, has_col_loop: bool) -> Place:
+        """Kind and level of a tensor that is read along these walks."""
+        return self.place(moving_axes(walks, self.sizes), has_col_loop=has_col_loop)
 
 
 def longest_as_rows(

@@ -280,7 +280,10 @@ class RowsPlanner:
         lowering.reserve(stored.name for stored in self.buffers.values())
         self._begin({})
         walks = {s: self._walks(s, axes) for s, axes in self.operands.items()}
-        operands = {s: space.place(moving_axes(w), has_col_loop=False) for s, w in walks.items()}
+        operands = {
+            s: space.place(moving_axes(w, space.sizes), has_col_loop=False)
+            for s, w in walks.items()
+        }
         lower_strips(
             lowering,
             passes,
@@ -389,7 +392,7 @@ class RowsPlanner:
         self._begin(self._find_row_parts(space) if whole else {})
         for source, axes in self.operands.items():
             walks = self._walks(source, axes)
-            place = space.place(moving_axes(walks), has_col_loop=has_col_loop)
+            place = space.place_read(walks, has_col_loop=has_col_loop)
             self._load(lowering, space, source, walks, place)
         for node_id in self.group.nodes:
             lowering.lower(self.graph[node_id])
@@ -575,7 +578,9 @@ class RowsPlanner:
         for source, axes in self.operands.items():
             walks = self._walks(source, axes)
             base = self.graph.base(source)
-            if base.op is not Op.IOTA and all(moving_axes(walks) & axis for axis in both):
+            if base.op is not Op.IOTA and all(
+                moving_axes(walks, space.sizes) & axis for axis in both
+            ):
                 loads.append(self._access(space, self.buffers[base.id].name, walks))
         for node_id in self.outputs:
             if all(varying(self.alignments, node_id) & axis for axis in both):

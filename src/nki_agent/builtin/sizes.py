@@ -19,6 +19,8 @@ FACTOR_MAX = 16
 """The largest factor or share of a size that is tried."""
 SHIFT_MAX = 64
 """The largest number that is added to a size."""
+STEPS = sorted(range(2, FACTOR_MAX + 1), key=lambda step: (step.bit_count(), step))
+"""Steps of windows that are tried: powers of two first, since small counts fit several."""
 WINDOW_REST_MAX = 16
 """The largest number that is added before windows are counted."""
 FACTORS_MAX = 3
@@ -93,7 +95,7 @@ def _shifted(named: Sequence[Named], value: Size) -> str | None:
 
 def _windows(named: Sequence[Named], value: Size) -> str | None:
     """How many windows move along a size: what is left of it in steps, rounded down."""
-    for step in range(2, FACTOR_MAX + 1):
+    for step in STEPS:
         for text, size in named:
             if len(set(size)) == 1:
                 continue

@@ -145,8 +145,10 @@ class Scope:
                 return name
         return self.from_shapes(value)
 
-    def pace(self, stride: Size, count: Size) -> str:
+    def pace(self, stride: Size, count: Size, span: Size) -> str:
         """An expression for the stride of an axis; where its count is one, any stride is right.
+
+        There it is taken for `span`, what the next axis reaches over, if that explains the others.
 
         Raises:
             UnsupportedError: as in `size`, at the shape sets where the axis is longer.
@@ -155,6 +157,8 @@ class Scope:
             return self.size(stride)
         except UnsupportedError:
             live = [index for index, number in enumerate(count) if number != 1]
+            if len(span) == len(stride) and _pick(span, live) == _pick(stride, live):
+                return self.size(span)
             if len(live) < PLACES_MIN:
                 raise
             return self._at(live).size(_pick(stride, live))
