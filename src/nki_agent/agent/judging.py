@@ -22,8 +22,11 @@ from nki_agent.verify.verdict import Verdict
 class Judging(Protocol):
     """Judges kernels for one task; raises only for our own or the machine's failure."""
 
-    async def look(self, kernel: Kernel) -> Look:
-        """How far a kernel comes without data, and where its time would go."""
+    async def look(self, kernel: Kernel, *, scope: Scope = Scope.PROOF) -> Look:
+        """How far a kernel comes without data, and where its time would go.
+
+        A claim is about the perf shapes.
+        """
 
     async def judge(self, kernel: Kernel, *, root_seed: int, scope: Scope = Scope.PROOF) -> Verdict:
         """The full verdict."""
@@ -37,9 +40,9 @@ class OneJudge:
         self._judge = judge
         self._task = task
 
-    async def look(self, kernel: Kernel) -> Look:
+    async def look(self, kernel: Kernel, *, scope: Scope = Scope.PROOF) -> Look:
         """As the protocol says."""
-        return await asyncio.to_thread(self._judge.look, kernel, self._task.dev)
+        return await asyncio.to_thread(self._judge.look, kernel, self._task.looked_at(scope))
 
     async def judge(self, kernel: Kernel, *, root_seed: int, scope: Scope = Scope.PROOF) -> Verdict:
         """As the protocol says."""
@@ -58,9 +61,9 @@ class FarmJudging:
     is_task_trusted: bool = True
     surface: Surface = Surface.NKI
 
-    async def look(self, kernel: Kernel) -> Look:
+    async def look(self, kernel: Kernel, *, scope: Scope = Scope.PROOF) -> Look:
         """As the protocol says."""
-        end = await self._ask(self._make_job(kernel, ask=Ask.LOOK))
+        end = await self._ask(self._make_job(kernel, ask=Ask.LOOK, scope=scope))
         assert isinstance(end, Looked)
         return end.look
 

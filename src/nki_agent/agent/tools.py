@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,6 +21,8 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_summary
 from nki_agent.llm.protocol import Json, ToolCall, ToolSpec
+from nki_agent.task.declaration import DEV, PERF
+from nki_agent.task.task import Scope
 from nki_agent.verify.kernel import SOURCE_BYTES_MAX, Kernel
 from nki_agent.verify.look import Look
 from nki_agent.verify.verdict import Stage, Verdict
@@ -38,6 +40,12 @@ class SourceArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of the tools that take a kernel; without one, the last one that was sent."""
 
     source: str | None = None
+
+
+class ProfileArguments(SourceArguments, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `profile_kernel`: a kernel, and the shapes that it runs at."""
+
+    shapes: Literal["dev", "perf"] = "dev"
 
 
 class QueryArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,10 +154,12 @@ class Toolbox:
         return NO_SOURCE if source is None else await self.verify(source)
 
     async def _profile(self, arguments: Json) -> Answer:
-        source = self._find_source(arguments)
+        asked = msgspec.convert(arguments, ProfileArguments)
+        source = self._find_source({"source": asked.source})
         if source is None:
             return NO_SOURCE
-        found = await self._look_at(source)
+        scope = Scope.CLAIM if asked.shapes == PERF else Scope.PROOF
+        found = await self._look_at(source, scope=scope)
         if found.summary is None:
             return Answer(text=write_look(found), stage=found.stage)
         return Answer(text=f"{format_summary(found.summary)}\n{NEXT_SPEED}")
@@ -165,8 +175,8 @@ class Toolbox:
         self.submitted = source
         return Answer(text="Submitted. It is judged on fresh inputs now.")
 
-    async def _look_at(self, source: str) -> Look:
-        found = await self._judging.look(Kernel.from_text(source))
+    async def _look_at(self, source: str, *, scope: Scope = Scope.PROOF) -> Look:
+        found = await self._judging.look(Kernel.from_text(source), scope=scope)
         known = {draft.source: draft.stage for draft in self._drafts}
         self._drafts.append(Draft(source=source, stage=found.stage or known.get(source)))
         return found
@@ -196,6 +206,12 @@ def _object(properties: Mapping[str, Any], *, required: Sequence[str] = ()) -> J
 _SOURCE = _object(
     {"source": {"type": "string", "description": "The whole kernel file. Left out: the last one."}}
 )
+_SHAPES = {
+    "type": "string",
+    "enum": [DEV, PERF],
+    "description": "The sizes that it runs at: those that prove it, as `verify_kernel` (dev), or"
+    " the larger ones that its speed is claimed for (perf).",
+}
 SPECS: tuple[ToolSpec, ...] = (
     ToolSpec(
         name=COMPILE,
@@ -211,7 +227,7 @@ SPECS: tuple[ToolSpec, ...] = (
     ToolSpec(
         name=PROFILE,
         description="Say where a kernel's time goes: engines, DMA, what bounds it.",
-        parameters=_SOURCE,
+        parameters=_object({**_SOURCE["properties"], "shapes": _SHAPES}),
     ),
     ToolSpec(
         name=LOOK_UP,

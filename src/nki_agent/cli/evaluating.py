@@ -27,6 +27,7 @@ from nki_agent.cli.authoring import (
     choose_limits,
     require_author,
 )
+from nki_agent.cli.budget import OPTIMIZE_HELP, SECONDS_HELP, raise_turns, read_budget
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import (
     COUNT_MAX,
@@ -47,7 +48,7 @@ from nki_agent.evals.config import EvalConfig, TaskRef, Versions
 from nki_agent.evals.episode import describe_attempt
 from nki_agent.evals.results import LINES, read_config, read_results
 from nki_agent.evals.run import Evaluation, Progress
-from nki_agent.evals.workshop import LocalWorkshop, find_baseline
+from nki_agent.evals.workshop import Author, LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
@@ -60,6 +61,7 @@ SPLIT_HELP = "Which tasks: full-250, stratified-150, stratified-60 or smoke-12; 
 SUITE_HELP = "A suite that `bench import` has written, in place of our own."
 TRUST_HELP = "Run the suite's task files in this process; the built-in author needs to read them."
 EPISODES_PER_WORKER = 2
+Workers = Annotated[int | None, typer.Option(min=1, max=WORKERS_MAX, help="Judging processes.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +92,10 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with this run; nothing else is read.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, max=WORKERS_MAX, help="Judging processes.")
-    ] = None,
+    workers: Workers = None,
     trust_suite: Annotated[bool, typer.Option("--trust-suite", help=TRUST_HELP)] = False,
+    optimize: Annotated[int | None, typer.Option(min=1, help=OPTIMIZE_HELP)] = None,
+    optimize_seconds: Annotated[float | None, typer.Option(min=0.0, help=SECONDS_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> None:
@@ -104,26 +106,26 @@ def run(
         return
 
     def begin() -> ExitCode:
+        budget = read_budget(optimize, optimize_seconds, model=model, mode=mode)
+        asked = raise_turns(turns, budget)
         require_author(model, surface)
         chosen = builtin_suite() if suite is None else read_suite(suite)
         _require_trust(model, chosen, machine)
         config = EvalConfig(
             versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
-            tasks=tuple(
-                TaskRef(id=t.id, level=t.level, category=t.category)
-                for t in choose_tasks(chosen, split=split, ids=task, is_own=suite is None)
-            ),
+            tasks=_refer(choose_tasks(chosen, split=split, ids=task, is_own=suite is None)),
             model=model,
             mode=mode,
             targets=read_targets(target),
             samples=samples,
             surface=surface,
-            limits=choose_limits(turns, mode=mode, surface=surface),
-            level_turns=choose_level_turns(turns, mode=mode, surface=surface),
+            limits=choose_limits(asked, mode=mode, surface=surface),
+            level_turns=choose_level_turns(asked, mode=mode, surface=surface),
             perf=perf,
             seed=draw_root_seed() if seed is None else seed,
             allow_unsandboxed=allow_unsandboxed,
+            optimize=budget,
         )
         folder = make_run_folder(
             runs, kind="evals", subject=config.split, config=config, clock=SystemClock()
@@ -131,6 +133,10 @@ def run(
         return _carry_out(config, folder.path, chosen, machine)
 
     guard(begin)()
+
+
+def _refer(tasks: tuple[SuiteTask, ...]) -> tuple[TaskRef, ...]:
+    return tuple(TaskRef(id=t.id, level=t.level, category=t.category) for t in tasks)
 
 
 def _require_trust(model: str, suite: Suite, machine: Machine) -> None:
@@ -223,12 +229,11 @@ def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine)
         limits = FarmLimits(allow_unsandboxed=config.allow_unsandboxed)
         executor = stack.enter_context(LocalExecutor(workers=machine.workers, limits=limits))
         workshop = LocalWorkshop(
-            model=config.model,
+            author=Author(model=config.model, surface=config.surface, budget=config.optimize),
             executor=executor,
             baseline=find_baseline(suite),
             trust_suite=machine.trust_suite,
             allow_unsandboxed=config.allow_unsandboxed,
-            surface=config.surface,
         )
         stack.callback(workshop.close)
         evaluation = Evaluation(

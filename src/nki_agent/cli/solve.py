@@ -26,9 +26,11 @@ from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.builtin.search import NO_BUDGET, Budget
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.cli.authoring import choose_limits, require_author
+from nki_agent.cli.budget import OPTIMIZE_HELP, SECONDS_HELP, raise_turns, read_budget
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
@@ -79,6 +81,7 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     allow_unsandboxed: bool
     untrusted_task: bool = False
+    optimize: Budget = NO_BUDGET
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +184,8 @@ def solve(
     seed: Seed = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
+    optimize: Annotated[int | None, typer.Option(min=1, help=OPTIMIZE_HELP)] = None,
+    optimize_seconds: Annotated[float | None, typer.Option(min=0.0, help=SECONDS_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
@@ -188,6 +193,7 @@ def solve(
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
     require_model(model)
     require_author(model, surface)
+    budget = read_budget(optimize, optimize_seconds, model=model, mode=mode)
     if untrusted_task and model == BUILTIN:
         raise UsageError(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
@@ -202,10 +208,11 @@ def solve(
         model=model,
         mode=mode,
         surface=surface,
-        limits=choose_limits(turns, mode=mode, surface=surface),
+        limits=choose_limits(raise_turns(turns, budget), mode=mode, surface=surface),
         seed=draw_root_seed() if seed is None else seed,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
+        optimize=budget,
     )
     clock = SystemClock()
     folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
@@ -234,7 +241,10 @@ def _carry_out(
         path, untrusted=config.untrusted_task, allow_unsandboxed=config.allow_unsandboxed
     )
     model = choose_model(
-        config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
+        config.model,
+        make_builtin=lambda: BuiltinAuthor(
+            task, target=config.target, budget=config.optimize, clock=clock
+        ),
     )
     with Judge(
         target=config.target,

@@ -40,7 +40,7 @@ from nki_agent.bench.suite import BUILTIN, builtin_suite
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target as Chip
 from nki_agent.evals.episode import Assignment, describe_attempt, run_attempt
-from nki_agent.evals.workshop import LocalWorkshop, find_baseline
+from nki_agent.evals.workshop import Author, LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.llm.inspect_model import InspectModel, to_inspect
 from nki_agent.llm.protocol import Message, Role
@@ -123,10 +123,9 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
         if not shop:
             shop.append(
                 LocalWorkshop(
-                    model=BUILTIN,
+                    author=Author(model=BUILTIN, surface=chosen),
                     executor=LocalExecutor(workers=workers),
                     baseline=find_baseline(suite),
-                    surface=chosen,
                 )
             )
         return shop[0]

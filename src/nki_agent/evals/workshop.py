@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 from nki_agent.agent.judging import FarmJudging, Judging
 from nki_agent.bench.baselines import Baseline, read_baseline
 from nki_agent.bench.suite import BUILTIN, Suite, SuiteTask
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.builtin.search import NO_BUDGET, Budget
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
@@ -31,26 +33,33 @@ def find_baseline(suite: Suite) -> Baseline | None:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who writes, on which surface, and how far the built-in one searches."""
+
+    model: str
+    surface: Surface = Surface.NKI
+    budget: Budget = NO_BUDGET
+
+
 class LocalWorkshop:
     """This machine's; close it or use `with`. Loading is one task at a time."""
 
     def __init__(
         self,
         *,
-        model: str,
+        author: Author,
         executor: Executor,
         baseline: Baseline | None,
         trust_suite: bool = False,
         allow_unsandboxed: bool = False,
-        surface: Surface = Surface.NKI,
     ) -> None:
         """With `trust_suite`, foreign task files run in this process too."""
-        self._model = model
+        self._author = author
         self._executor = executor
         self._baseline = baseline
         self._trust_suite = trust_suite
         self._allow_unsandboxed = allow_unsandboxed
-        self._surface = surface
         self._host: TaskHost | None = None
         self._lock = threading.Lock()
         self._tasks: dict[Path, Task] = {}
@@ -66,7 +75,10 @@ class LocalWorkshop:
 
     def make_model(self, task: Task, target: Target) -> Model:
         """A model that has not been asked yet."""
-        return choose_model(self._model, make_builtin=lambda: BuiltinAuthor(task, target=target))
+        return choose_model(
+            self._author.model,
+            make_builtin=lambda: BuiltinAuthor(task, target=target, budget=self._author.budget),
+        )
 
     def make_judging(self, entry: SuiteTask, target: Target) -> Judging:
         """Workers of the farm."""
@@ -75,7 +87,7 @@ class LocalWorkshop:
             task=entry.path,
             target=target,
             is_task_trusted=self._is_trusted(entry),
-            surface=self._surface,
+            surface=self._author.surface,
         )
 
     def find_baseline(self, task_id: str, target: Target, shapes: str) -> float | None:
