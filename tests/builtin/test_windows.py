@@ -60,6 +60,31 @@ CONVOLUTIONS = (
         "F.conv_transpose2d(x, y, stride=(3, 2), output_padding=(1, 0))",
         (*IMAGES, (5, 6, 3, 3)),
     ),
+    Operator(
+        "transposed conv of volumes",
+        "F.relu(F.conv_transpose3d(x, y, z, stride=(1, 2, 2), padding=1, output_padding=(0, 1, 0)))",
+        ((2, 5, 3, 4, 5), (5, 6, 3, 3, 3), (6,)),
+    ),
+    Operator(
+        "transposed conv in groups",
+        "F.conv_transpose2d(x, y, stride=2, padding=1, groups=2)",
+        ((2, 6, 7, 5), (6, 2, 3, 3)),
+    ),
+    Operator(
+        "transposed conv with columns of no pixel",
+        "F.conv_transpose2d(x, y, stride=3, dilation=3, padding=2)",
+        (*IMAGES, (5, 4, 2, 2)),
+    ),
+    Operator(
+        "transposed conv that cuts off",
+        "F.conv_transpose1d(x, y, stride=5, padding=3)",
+        ((2, 5, 9), (5, 4, 2)),
+    ),
+    Operator(
+        "transposed conv of padded images",
+        "F.conv_transpose2d(F.pad(x, (1, 0, 2, 1)), y, stride=2)",
+        (*IMAGES, (5, 4, 3, 3)),
+    ),
     Operator("transposed conv of sequences", "F.conv_transpose1d(x, y)", ((2, 5, 9), (5, 4, 3))),
     Operator(
         "conv and skip",
@@ -140,7 +165,6 @@ def test_one_window_kernel_fits_every_shape_set(
 
 
 REFUSED: tuple[tuple[str, Shapes, str], ...] = (
-    ("F.conv_transpose3d(x, y)", ((1, 3, 4, 4, 4), (3, 2, 2, 2, 2)), "of volumes"),
     ("F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)", IMAGES, "inside"),
     ("F.conv2d(x, y, padding=3)", (*IMAGES, (6, 5, 1, 1)), "reads nothing"),
     ("F.conv1d(x, y)", ((1, 3, 400_000), (4, 3, 3)), "pixels do not fit SBUF"),

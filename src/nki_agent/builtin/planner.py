@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nki_agent.builtin.attention import AttentionPlanner, fits
 from nki_agent.builtin.capture import Captured, expand_softmax
@@ -19,6 +20,7 @@ from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
 from nki_agent.builtin.rows import Demand, RowsPlanner
+from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -29,10 +31,11 @@ def plan_kernel(
     *,
     arguments: tuple[Argument, ...],
     result_names: tuple[str, ...],
+    updates: tuple[str, ...] = (),
     chip: ChipSpec,
     demand: Demand,
 ) -> Plan:
-    """Plan a whole kernel.
+    """Plan a whole kernel; the graph's last outputs are the new values of `updates`.
 
     Raises:
         UnsupportedError: what cannot be written, and why.
@@ -40,15 +43,33 @@ def plan_kernel(
     captured = _without_softmax(captured, chip)
     groups = divide(captured.graphs)
     outputs = _stored(captured.graph, groups)
-    names = _name_values(captured.graph, outputs, arguments, result_names)
-    names |= _regions(captured, names)
-    stages = [_plan_stage(captured, group, names, outputs, chip, demand) for group in groups]
+    taken = {*result_names, *(a.name for a in arguments)}
+    new = {name: make_name(f"new_{name}", taken) for name in updates}
+
+    def plan_stages() -> tuple[dict[int, Stored], list[Stage]]:
+        names = _name_values(captured.graph, outputs, arguments, (*result_names, *new.values()))
+        names |= _regions(captured, names)
+        return names, [
+            _plan_stage(captured, group, names, outputs, chip, demand) for group in groups
+        ]
+
+    loops = _loops(captured, groups)
+    names, stages = plan_stages()
+    if inside := [] if loops else find_in_place(stages, new):
+        new |= {name: name for name in inside}
+        names, stages = plan_stages()
+    own = {a.name for a in arguments}
     return Plan(
         arguments=arguments,
-        buffers=_buffers(captured, groups, names),
+        buffers=tuple(
+            replace(b, is_result=b.name in result_names)
+            for b in _buffers(captured, groups, names)
+            if b.name not in own
+        ),
         results=result_names,
+        updates=tuple((name, made) for name, made in new.items() if name != made),
         stages=tuple(stages),
-        loops=_loops(captured, groups),
+        loops=loops,
         partitions=chip.partitions,
         bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )

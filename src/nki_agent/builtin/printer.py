@@ -73,7 +73,10 @@ def print_plan(plan: Plan, *, title: str) -> str:
         for index, stage in enumerate(plan.stages):
             given.append(_stage_function(index, stage, source, shapes))
         _calls(plan, body, Scope(shapes), given)
-    body.add(f"return {', '.join(plan.results)}")
+    for argument, made in plan.updates:
+        body.add(f"nisa.dma_copy(dst={argument}, src={made})")
+    if plan.results:
+        body.add(f"return {', '.join(plan.results)}")
     source.add()
     source.add()
     source.add("@nki.jit")

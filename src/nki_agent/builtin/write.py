@@ -34,6 +34,7 @@ def make_plan(task: Task, captured: Captured, target: Target, *, demand: Demand)
         captured,
         arguments=_arguments(task),
         result_names=tuple(output.name for output in task.outputs),
+        updates=task.updates,
         chip=load_chip(target),
         demand=demand,
     )
