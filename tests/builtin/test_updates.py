@@ -1,4 +1,4 @@
-"""Arguments that a task updates in place are written, where they lie if nothing needs them still."""
+"""Arguments that a task updates in place are written, where they lie if nothing reads them."""
 
 from __future__ import annotations
 

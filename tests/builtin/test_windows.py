@@ -62,7 +62,7 @@ CONVOLUTIONS = (
     ),
     Operator(
         "transposed conv of volumes",
-        "F.relu(F.conv_transpose3d(x, y, z, stride=(1, 2, 2), padding=1, output_padding=(0, 1, 0)))",
+        "F.conv_transpose3d(x, y, z, stride=(1, 2, 2), padding=1, output_padding=(0, 1, 0))",
         ((2, 5, 3, 4, 5), (5, 6, 3, 3, 3), (6,)),
     ),
     Operator(
@@ -116,6 +116,11 @@ POOLS = (
 )
 NORMS = (
     Operator("group norm", "F.group_norm(x, 3, y, z)", ((2, 6, 7, 8), (6,), (6,))),
+    Operator(
+        "instance norm of single pixels",
+        "(F.instance_norm(x[:, None, None])[:, 0, 0] + y) * y",
+        ((200, 1024), (200, 1024)),
+    ),
     Operator("group norm of sequences", "F.group_norm(x, 3)", ((2, 6, 40),)),
     Operator("group norm of features", "F.group_norm(x, 4, y, z)", ((70, 48), (48,), (48,))),
     Operator("group norm of single channels", "F.group_norm(x, 6, y)", ((2, 6, 7, 8), (6,))),

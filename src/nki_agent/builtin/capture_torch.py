@@ -152,7 +152,11 @@ def _dtype_of(tensor: torch.Tensor, origin: str) -> DType:
     name = str(tensor.dtype).removeprefix("torch.")
     found = find_dtype({"int64": "int32"}.get(name, name))
     if found is None:
-        raise UnsupportedError(origin, f"its result is {name}, which the chip does not have")
+        raise UnsupportedError(
+            origin,
+            f"its result is {name}, which the chip does not have",
+            hint="compute in float32, or use another `--model`",
+        )
     return found
 
 
@@ -262,13 +266,21 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.is_paused:
+        if self.is_paused or self._is_of_numbers((args, kwargs)):
             return func(*args, **(kwargs or {}))
         try:
             return self._trace(func, args, kwargs or {})
         except NkiAgentError as error:
             self.fault = error
             raise
+
+    def _is_of_numbers(self, value: Any) -> bool:
+        """Whether all tensors are single numbers of the file that no value depends on."""
+        found = list(_tensors(value))
+        return bool(found) and all(
+            t.device.type == "cpu" and t.numel() == 1 and id(self.proxy(t)) not in self._nodes
+            for t in found
+        )
 
     def _trace(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         name = func._schema.name.removeprefix("aten::")
@@ -398,13 +410,17 @@ class _Products(TorchFunctionMode):
         if func in (nnf.linear, nnf.max_pool1d, nnf.instance_norm):
             # PyTorch's own name of what these call `x`.
             named = {"x" if k == "input" else k: v for k, v in kwargs.items()}
-            own = {nnf.linear: self._linear, nnf.max_pool1d: _max_pool1d}
-            return own.get(func, _instance_norm)(*args, **named)
+            own: dict[Any, Callable[..., torch.Tensor]] = {
+                nnf.linear: self._linear,
+                nnf.max_pool1d: _max_pool1d,
+                nnf.instance_norm: _instance_norm,
+            }
+            return own[func](*args, **named)
         if func in _REPEATS and len(args) + len(kwargs) > 1 and self._is_even(*args, **kwargs):
             return self._repeat(*args, **kwargs)
         if func in _CONSTANTS:
             # Without data a constant would lose its value.
-            kwargs.setdefault("device", "cpu")
+            kwargs["device"] = "cpu"
         if func in _MATMULS and len(args) == _MATRIX_RANK:
             first, second = (self._tracer.stand_in(a) for a in args)
             if min(first.dim(), second.dim()) >= _MATRIX_RANK:

@@ -10,20 +10,24 @@ from nki_agent.builtin.capture import Captured, expand_softmax
 from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.graph import (
     PRODUCTS,
+    SOURCES,
     Graph,
     Op,
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
 from nki_agent.builtin.rows import Demand, RowsPlanner
-from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
+
+NODES_MAX = 4000
+"""Operators of one kernel; what makes more is a loop that could not be rolled up."""
 
 
 def plan_kernel(
@@ -40,6 +44,7 @@ def plan_kernel(
     Raises:
         UnsupportedError: what cannot be written, and why.
     """
+    _require_small(captured.graph)
     captured = _without_softmax(captured, chip)
     groups = divide(captured.graphs)
     outputs = _stored(captured.graph, groups)
@@ -73,6 +78,17 @@ def plan_kernel(
         partitions=chip.partitions,
         bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )
+
+
+def _require_small(graph: Graph) -> None:
+    """Raises: UnsupportedError: the kernel would be too long for anybody to read."""
+    count = sum(node.op not in SOURCES | {Op.VIEW} for node in graph.nodes)
+    if count > NODES_MAX:
+        raise UnsupportedError(
+            "the reference",
+            f"it has {count:,} operators, and a kernel of up to {NODES_MAX:,} is written",
+            hint="make the steps of a loop alike and stack their results, or split the model",
+        )
 
 
 def _without_softmax(captured: Captured, chip: ChipSpec) -> Captured:

@@ -43,6 +43,7 @@ from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
+from nki_agent.builtin.shared_functions import SharedFunctions
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Size
@@ -69,10 +70,17 @@ def print_plan(plan: Plan, *, title: str) -> str:
         scope = Scope({n: shapes[n] for n in tensors}, others=shapes)
         _stage(stage, body, scope, helpers=source, prefix="")
     else:
-        given: list[list[str]] = []
+        shared = SharedFunctions()
+        calls: list[str] = []
         for index, stage in enumerate(plan.stages):
-            given.append(_stage_function(index, stage, source, shapes))
-        _calls(plan, body, Scope(shapes), given)
+            text = Source()
+            given = _stage_function(index, stage, text, shapes)
+            name = shared.find(text.lines, given, index=index, name=stage_name(index, stage))
+            if name is None:
+                name = stage_name(index, stage)
+                source.lines.extend(text.lines)
+            calls.append(f"{name}({', '.join(given)})")
+        _calls(plan, body, Scope(shapes), calls)
     for argument, made in plan.updates:
         body.add(f"nisa.dma_copy(dst={argument}, src={made})")
     if plan.results:
@@ -85,8 +93,8 @@ def print_plan(plan: Plan, *, title: str) -> str:
     return source.text()
 
 
-def _calls(plan: Plan, body: Source, scope: Scope, given: Sequence[Sequence[str]]) -> None:
-    """All stages in order, those of a loop over time once for each step; `given` to each."""
+def _calls(plan: Plan, body: Source, scope: Scope, calls: Sequence[str]) -> None:
+    """All stages in order, those of a loop over time once for each step."""
     spans = {span.start: span for span in plan.loops}
     index = 0
     while index < len(plan.stages):
@@ -96,7 +104,7 @@ def _calls(plan: Plan, body: Source, scope: Scope, given: Sequence[Sequence[str]
             loop = body.block(f"for {TIME} in range({scope.size(span.steps)}):")
         with loop:
             for number in range(index, span.end if span is not None else index + 1):
-                body.add(f"{stage_name(number, plan.stages[number])}({', '.join(given[number])})")
+                body.add(calls[number])
         index = span.end if span is not None else index + 1
 
 

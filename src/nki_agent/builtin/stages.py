@@ -23,6 +23,9 @@ from nki_agent.builtin.graph import (
 )
 from nki_agent.builtin.matching import Attention, find_attention
 
+STAGE_NODES_MAX = 256
+"""A longer chain is cut: its function would be too long to read."""
+
 
 class StageKind(StrEnum):
     """How a stage is written."""
@@ -182,7 +185,7 @@ def _try_join(
     if producer.kind not in fusing or consumer.kind is not StageKind.ROWS:
         return False
     nodes = sorted({*producer.nodes, *consumer.nodes})
-    if not _may_share(graph, producer, nodes):
+    if len(nodes) > STAGE_NODES_MAX or not _may_share(graph, producer, nodes):
         return False
     for each in graphs:
         alignment = align(each, nodes, seed=producer.seed)
