@@ -66,6 +66,19 @@ CONVOLUTIONS = (
         ((2, 5, 3, 4, 5), (5, 6, 3, 3, 3), (6,)),
     ),
     Operator(
+        "transposed conv of pooled volumes",
+        "F.conv_transpose3d(F.max_pool3d(x, 2), y, stride=2)",
+        ((2, 5, 4, 4, 6), (5, 6, 2, 2, 2)),
+    ),
+    Operator(
+        "pool beside an image", "torch.cat([F.max_pool2d(x, 2), y], -1)", (*IMAGES, (2, 5, 4, 3))
+    ),
+    Operator(
+        "conv beside an image",
+        "torch.cat([F.relu(F.conv2d(x, z, padding=1)), y], -1)",
+        (*IMAGES, (2, 5, 9, 4), (5, 5, 3, 3)),
+    ),
+    Operator(
         "transposed conv in groups",
         "F.conv_transpose2d(x, y, stride=2, padding=1, groups=2)",
         ((2, 6, 7, 5), (6, 2, 3, 3)),

@@ -23,6 +23,8 @@ from nki_agent.builtin.graph import (
 )
 from nki_agent.builtin.matching import Attention, find_attention
 
+IMAGE_AXES = 2
+"""Images and channels, before the pixels."""
 STAGE_NODES_MAX = 256
 """A longer chain is cut: its function would be too long to read."""
 
@@ -37,6 +39,10 @@ class StageKind(StrEnum):
     CONVOLUTION = "convolution"
     POOL = "pool"
     PICK = "pick"
+
+
+LINEWISE = (StageKind.CONVOLUTION, StageKind.POOL)
+"""What stores all pixels of a channel one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +199,8 @@ def _try_join(
             return False
         if producer.seed is not None and not fits_window(each, nodes, alignment, producer.seed):
             return False
+        if producer.kind in LINEWISE and not _stores_whole_lines(each, consumer.nodes):
+            return False
     if _reaches(producer, consumer, owner) or _reaches(consumer, producer, owner):
         return False
     producer.nodes = nodes
@@ -211,6 +219,17 @@ def _may_share(graph: Graph, producer: _Draft, nodes: Sequence[int]) -> bool:
         return False
     by_position = producer.seed is not None and _by_position(graph, nodes)
     return not (by_position or _reads_parts(graph, nodes))
+
+
+def _stores_whole_lines(graph: Graph, nodes: Sequence[int]) -> bool:
+    """Whether what is put beside others is beside them along images or channels alone."""
+    inside = set(nodes)
+    return all(
+        graph[part].shape[IMAGE_AXES:] == whole.shape[IMAGE_AXES:]
+        for whole in graph.nodes
+        if whole.op is Op.PARTS
+        for part in inside.intersection(whole.inputs)
+    )
 
 
 def _reads_fence(graph: Graph, nodes: Sequence[int]) -> bool:
