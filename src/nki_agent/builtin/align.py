@@ -181,11 +181,7 @@ def walk_of_result(
     graph: Graph, node_id: int, found: Alignment, stored: Stored, index: int
 ) -> Walk:
     """Strides of a value that a stage writes, in its own tensor or in a region of a larger one."""
-    strides = contiguous_strides(graph[node_id].shape)
-    offset = 0
-    if stored.strides is not None and stored.offset is not None:
-        strides = tuple(size[index] for size in stored.strides)
-        offset = stored.offset[index]
+    strides, offset = stored.layout(graph[node_id].shape, index)
     pairs = zip(found.axes[node_id], strides, strict=True)
     return Walk({axis: s for axis, s in pairs if axis is not None}, offset)
 

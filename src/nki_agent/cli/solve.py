@@ -26,13 +26,18 @@ from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
+from nki_agent.cli.authoring import choose_limits, require_author
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
+    SURFACE_HELP,
     TARGET_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
+    Seed,
+    Turns,
     printable,
     read_target,
     read_task,
@@ -44,7 +49,7 @@ from nki_agent.cli.progress import Progress
 from nki_agent.cli.screen import show, show_json
 from nki_agent.cost.perfetto import write_trace
 from nki_agent.cost.summary import Summary
-from nki_agent.llm.choose import BUILTIN, choose_model, require_model_name
+from nki_agent.llm.choose import BUILTIN, choose_model, require_model
 from nki_agent.llm.protocol import Model, Usage
 from nki_agent.program.records import Dialect
 from nki_agent.task.task import Task
@@ -69,6 +74,7 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     dialect: Dialect
     model: str
     mode: Mode
+    surface: Surface = Surface.NKI
     limits: Limits
     seed: int
     allow_unsandboxed: bool
@@ -103,10 +109,17 @@ class Run:
         """The episode; whatever ends it, the best kernel so far is in the folder."""
         config = self.config
         prompt = make_prompt(
-            self.task, target=config.target, mode=config.mode, limits=config.limits
+            self.task,
+            target=config.target,
+            mode=config.mode,
+            limits=config.limits,
+            surface=config.surface,
         )
         tools = Toolbox(
-            OneJudge(self.judge, self.task), target=config.target, root_seed=config.seed
+            OneJudge(self.judge, self.task),
+            target=config.target,
+            root_seed=config.seed,
+            surface=config.surface,
         )
         with Progress(clock=self.clock, turns=config.limits.turns) as progress:
             trajectory = Trajectory(self.folder.trajectory, clock=self.clock, watch=progress.show)
@@ -163,8 +176,9 @@ def solve(
     model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
-    seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
+    turns: Turns = None,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
+    seed: Seed = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
@@ -172,7 +186,8 @@ def solve(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
-    require_model_name(model)
+    require_model(model)
+    require_author(model, surface)
     if untrusted_task and model == BUILTIN:
         raise UsageError(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
@@ -186,7 +201,8 @@ def solve(
         dialect=require_dialect(dialect),
         model=model,
         mode=mode,
-        limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+        surface=surface,
+        limits=choose_limits(turns, mode=mode, surface=surface),
         seed=draw_root_seed() if seed is None else seed,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
@@ -220,7 +236,11 @@ def _carry_out(
     model = choose_model(
         config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
     )
-    with Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed) as judge:
+    with Judge(
+        target=config.target,
+        allow_unsandboxed=config.allow_unsandboxed,
+        surface=config.surface,
+    ) as judge:
         run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, model=model)
         episode = run.carry_out()
         return episode, run.write_results(episode)
