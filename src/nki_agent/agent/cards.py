@@ -1,8 +1,8 @@
 """What `look_up` answers from: a card for each instruction, operator, function, code and limit.
 
-Law: every card is made from `isa`, `chip` and the catalogue of codes, so none can go stale. An
-exact name comes first; else the cards that share most words with the query, rare words counting
-more.
+Worked patterns have cards too, by the codes that they answer. Law: every card is made from `isa`,
+`chip`, the catalogue of codes, and patterns that a test judges, so none can go stale. An exact name
+comes first; else the cards that share most words with the query, rare words counting more.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from types import FunctionType
 
+from nki_agent.agent.patterns import make_patterns
 from nki_agent.base.catalogue import CATALOGUE
 from nki_agent.chip.spec import GENERATION, ChipSpec, Target, load_chip
 from nki_agent.isa.declaration import Declaration, Kind, Parameter
@@ -90,6 +91,10 @@ def make_cards(target: Target) -> tuple[Card, ...]:
             for info in CATALOGUE.values()
         ),
         _limits_card(chip, target),
+        *(
+            Card(names=(pattern.name, *(c.lower() for c in pattern.codes)), text=str(pattern))
+            for pattern in make_patterns(target)
+        ),
     )
 
 

@@ -35,16 +35,19 @@ class OneJudge:
         """Ask `judge` about kernels for `task`."""
         self._judge = judge
         self._task = task
+        self._turn = asyncio.Lock()  # a judge has one tracing process, which does one thing
 
     async def look(self, kernel: Kernel) -> Look:
         """As the protocol says."""
-        return await asyncio.to_thread(self._judge.look, kernel, self._task.dev)
+        async with self._turn:
+            return await asyncio.to_thread(self._judge.look, kernel, self._task.dev)
 
     async def judge(self, kernel: Kernel, *, root_seed: int, scope: Scope = Scope.PROOF) -> Verdict:
         """As the protocol says."""
-        return await asyncio.to_thread(
-            self._judge.judge, kernel, self._task, root_seed=root_seed, scope=scope
-        )
+        async with self._turn:
+            return await asyncio.to_thread(
+                self._judge.judge, kernel, self._task, root_seed=root_seed, scope=scope
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

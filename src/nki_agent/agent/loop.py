@@ -23,9 +23,8 @@ NS_PER_MS = 1e6
 NS_PER_S = 1e9
 LAST_TURNS = 2
 """From so many turns before the end, answers say how many are left."""
-NUDGE = (
-    "Your reply has neither a tool call nor a kernel. Send the whole kernel with `verify_kernel`."
-)
+NUDGE = "Your reply has neither a tool call nor a kernel. Send the whole kernel "
+IN_A_BLOCK = "in one fenced Python block."
 ACCEPTED = "The kernel is right."
 
 
@@ -171,7 +170,7 @@ class _Talk:
             await self._verify_text(source)
         else:
             self._silent += 1
-            self._history.append(Message(role=Role.USER, content=NUDGE + self._remaining()))
+            self._history.append(Message(role=Role.USER, content=self._nudge()))
 
     async def _call_tools(self, reply: Reply) -> None:
         for place, call in enumerate(reply.tool_calls, start=1):
@@ -194,11 +193,9 @@ class _Talk:
                 return
 
     async def _verify_text(self, source: str) -> None:
-        """A kernel in a text counts as a call of `verify_kernel`; a right one as handed in."""
+        """A kernel in a text counts as sent to the tool that judges best; a right one is taken."""
         self._trajectory.announce("verify_kernel", turn=self.turn)
-        answer = await self._tools.verify(source)
-        if answer.stage is Stage.RIGHT:
-            self._tools.submitted = source
+        answer = await self._tools.take_text(source)
         self._history.append(Message(role=Role.USER, content=answer.text + self._remaining()))
 
     def _find_stop(self) -> tuple[End, str] | None:
@@ -221,6 +218,11 @@ class _Talk:
 
     def _over_time(self) -> str:
         return f"the limit of {self._limits.wall_s:g} s is reached"
+
+    def _nudge(self) -> str:
+        specs = self._tools.specs
+        how = f"with `{specs[0].name}`." if specs else IN_A_BLOCK
+        return NUDGE + how + self._remaining()
 
     def _remaining(self) -> str:
         left = self._limits.turns - self.turn
