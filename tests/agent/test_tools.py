@@ -109,7 +109,9 @@ def test_every_tool_is_described(tools: Toolbox) -> None:
     assert [spec.name for spec in tools.specs] == [
         "compile_kernel",
         "verify_kernel",
+        "verify_many",
         "profile_kernel",
+        "show_program",
         "look_up",
         "submit",
     ]
@@ -122,8 +124,9 @@ def test_many_faults_are_counted_not_cut() -> None:
     advice = Diagnostic(code="NK601", what="slow", severity=Severity.ADVICE)
     lines = write_faults([advice, *faults, *others])
     assert lines == [
-        "NK303 fault 0\n  and 8 more NK303",
-        "NK101 other",
-        "NK102 other",
-        "also: NK103, NK104, NK601",
+        "Repair first: NK303 fault 0",
+        "The same in 8 more places.",
+        "Later: NK101 other",
+        "Later: NK102 other",
+        "also: NK103, NK104",
     ]

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from nki_agent.agent.episode import Mode
 from nki_agent.base.errors import UsageError
 
 
@@ -88,3 +89,20 @@ def write_tools(tools: tuple[Tool, ...]) -> str:
     if not tools:
         return NONE
     return ALL if tools == ALL_TOOLS else ",".join(tool.word for tool in tools)
+
+
+def make_ablation(prompt: PromptKind, tools: str | None, *, mode: Mode) -> Ablation:
+    """Prompt and tools of a run; a single shot has none.
+
+    Raises:
+        UsageError: no such tool, or tools for a single shot.
+    """
+    chosen = None if tools is None else parse_tools(tools)
+    if mode is Mode.SINGLE_SHOT:
+        if chosen:
+            raise UsageError(
+                "a single shot has no tools",
+                hint="leave `--tools` out, or take `--mode loop`",
+            )
+        return Ablation(prompt=prompt, tools=())
+    return Ablation(prompt=prompt, tools=ALL_TOOLS if chosen is None else chosen)

@@ -169,9 +169,8 @@ def write_trials(trials: Sequence[Trial]) -> Iterator[str]:
         for output in trial.outputs[:OUTPUTS_MAX]:
             state = "right" if output.right else f"error is {output.ratio:.3g} times the limit"
             yield f"  `{sum_up(output.name, max_bytes=LINE_BYTES_MAX)}`: {state}"
-        if more := len(trial.outputs) - OUTPUTS_MAX:
-            if more > 0:
-                yield f"  and {more} more outputs"
+        if (more := len(trial.outputs) - OUTPUTS_MAX) > 0:
+            yield f"  and {more} more outputs"
 
 
 def write_speed(verdict: Verdict) -> str:

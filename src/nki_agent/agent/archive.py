@@ -1,6 +1,6 @@
-"""The user's own right kernels, to learn from: an append-only file beside the runs.
+"""The user's own right kernels, to learn from: those of the runs of `solve` in a folder.
 
-Law: only kernels that the judge found right get in. Which of the fitting ones is shown is a seeded
+Law: only kernels that the judge found right count. Which of the fitting ones is shown is a seeded
 draw in which faster ones are likelier, so two runs with one seed see the same. In an evaluation no
 kernel is shown that could answer the task: none of the task's hash, of its name or a variant of it,
 or of a reference of the same form.
@@ -17,17 +17,15 @@ import msgspec
 import numpy as np
 
 from nki_agent.agent.cards import find_words
+from nki_agent.agent.folder import RunFolder
 from nki_agent.base.diagnostic import clean
-from nki_agent.base.hashes import hash_bytes, hash_text, short_hash
-from nki_agent.base.linefile import read_records
+from nki_agent.base.errors import UsageError
+from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.base.seeds import rng_for
 from nki_agent.task.task import Task
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.verdict import Verdict
 
-SCHEMA = 1
-"""Raised by every change that an older reader would misread."""
-FILE = "archive.jsonl"
 KERNELS_MAX = 3
 """Kernels in one answer: one whole, the others by name."""
 PERCENT_MIN = 1.0
@@ -38,7 +36,6 @@ DTYPES = re.compile(r"^(?:bf16|fp16|fp32|f32|f16|fp8|int8|int32|\d+d|l\d)$")
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """One right kernel and what it is for."""
 
-    schema: int = SCHEMA
     id: str
     """Short hash of the kernel: what a model asks for it by."""
     task: str
@@ -48,30 +45,50 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     about: str
     """The reference's first words."""
-    latency_ns: float | None
     percent_of_bound: float | None
     source: str
 
 
-def keep_kernel(path: Path, kernel: str, *, task: Task, verdict: Verdict) -> None:
-    """Add a right kernel to the archive, unless it is there."""
-    assert verdict.right
-    kept = Kept(
-        id=short_hash(Kernel.from_text(kernel).hash),
-        task=task.id,
-        task_hash=task.hash,
-        form=form_of(task.source),
+def read_archive(folder: Path) -> tuple[Kept, ...]:
+    """The right kernels of every run of `solve` in a folder, each kernel of a task once.
+
+    What is no whole run of this version is passed over.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    try:
+        runs = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the archive `{folder}`: {error.strerror}",
+            hint="name a folder of runs that `nki-agent solve` has made",
+        ) from error
+    kept: dict[tuple[str, str, str], Kept] = {}
+    for run in map(RunFolder, runs):
+        if (kernel := _read_run(run)) is not None:
+            kept.setdefault((kernel.id, kernel.task_hash, kernel.target), kernel)
+    return tuple(kept.values())
+
+
+def _read_run(run: RunFolder) -> Kept | None:
+    try:
+        verdict = msgspec.json.decode(run.verdict.read_bytes(), type=Verdict)
+        task, kernel = (path.read_text(encoding="utf-8") for path in (run.task, run.kernel))
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+        return None
+    if not verdict.right or verdict.hashes.kernel != Kernel.from_text(kernel).hash:
+        return None
+    return Kept(
+        id=short_hash(verdict.hashes.kernel),
+        task=clean(verdict.task),
+        task_hash=verdict.hashes.task,
+        form=form_of(task),
         target=verdict.target,
-        about=describe(task),
-        latency_ns=verdict.latency_ns,
+        about=describe(task, name=verdict.task),
         percent_of_bound=verdict.percent_of_bound,
         source=kernel,
     )
-    known = {(old.id, old.task_hash, old.target) for old in read_records(path, Kept, schema=SCHEMA)}
-    if (kept.id, kept.task_hash, kept.target) in known:
-        return
-    with path.open("ab") as file:
-        file.write(msgspec.json.encode(kept) + b"\n")
 
 
 class Archive:
@@ -93,9 +110,7 @@ class Archive:
             return (named[0],)
         words = find_words(query)
         fits = [len(words & find_words(f"{k.task} {k.about}")) for k in self._kernels]
-        fitting = [
-            (k, fit) for k, fit in zip(self._kernels, fits, strict=True) if fit or not words
-        ]
+        fitting = [(k, fit) for k, fit in zip(self._kernels, fits, strict=True) if fit or not words]
         if not fitting:
             return ()
         weights = np.array(
@@ -107,36 +122,36 @@ class Archive:
         return tuple(fitting[int(index)][0] for index in drawn)
 
 
-def read_archive(
-    path: Path, *, target: str, root_seed: int, without: Task | None = None
+def choose_archive(
+    kept: Sequence[Kept], *, target: str, root_seed: int, without: Task | None = None
 ) -> Archive:
-    """The archive for one target; `without` leaves out whatever could answer that task.
-
-    Raises:
-        UsageError: the file is no archive of this version.
-    """
-    kernels = [k for k in read_records(path, Kept, schema=SCHEMA) if k.target == target]
+    """The kernels for one target; `without` leaves out whatever could answer that task."""
+    kernels = [kernel for kernel in kept if kernel.target == target]
     if without is not None:
         form, name = form_of(without.source), bare_name(without.id)
         kernels = [
-            k
-            for k in kernels
-            if k.task_hash != without.hash and k.form != form and bare_name(k.task) != name
+            kernel
+            for kernel in kernels
+            if kernel.task_hash != without.hash
+            and kernel.form != form
+            and bare_name(kernel.task) != name
         ]
     return Archive(kernels, root_seed=root_seed)
 
 
-def hash_archive(path: Path) -> str | None:
-    """What a run's config says of the archive that it may read; None without one."""
-    return short_hash(hash_bytes(path.read_bytes())) if path.exists() else None
+def hash_archive(kept: Sequence[Kept]) -> str:
+    """What a run's config says of the archive that it reads."""
+    return short_hash(
+        hash_text("\n".join(sorted(f"{k.id} {k.task_hash} {k.target}" for k in kept)))
+    )
 
 
-def describe(task: Task) -> str:
-    """The first line of the reference's docstring, else its name."""
+def describe(source: str, *, name: str) -> str:
+    """The first line of a task's docstring, else its name."""
     try:
-        text = ast.get_docstring(ast.parse(task.source)) or task.entry
+        text = ast.get_docstring(ast.parse(source)) or name
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        text = task.entry
+        text = name
     return clean(text.strip().splitlines()[0])
 
 

@@ -11,10 +11,12 @@ from itertools import accumulate
 
 import msgspec
 
-from nki_agent.base.diagnostic import Diagnostic, Frame, clean
+from nki_agent.base.diagnostic import TEXT_LIMIT, Diagnostic, Frame, clean
 
-FIELD_BYTES_MAX = 700
-"""Of one field of a diagnostic; only a hostile name is longer than half of it."""
+FIELD_BYTES_MAX = TEXT_LIMIT
+"""Of one field of a diagnostic; only few honest ones are longer than half of it."""
+READ_MAX = 20_000
+"""Characters that are looked at: a text that is longer is only ever an attack."""
 FRAMES_SHOWN_MAX = 3
 WORD_LENGTH_MAX = 64
 _WORD = re.compile(rf"[^\s`]{{{WORD_LENGTH_MAX},}}")
@@ -47,20 +49,26 @@ def sum_up(text: str, *, max_bytes: int = FIELD_BYTES_MAX) -> str:
     >>> sum_up("one two; three four; five six", max_bytes=24)
     'one two; (4 words more)'
     """
-    text = _WORD.sub(lambda found: _shorten(found[0]), clean(text))
-    if len(text.encode()) <= max_bytes:
-        return text
-    words = text.split()
+    words = [clean(_WORD.sub(_shorten_word, word)) for word in text[:READ_MAX].split()]
+    is_cut = words[-1:] != [] and words[-1].endswith("…")  # what `clean` has left of a long text
+    whole_text = " ".join(words)
+    if len(whole_text.encode()) <= max_bytes and not is_cut:
+        return whole_text
+    words = words[:-1] if is_cut else words
     room = max_bytes - len(_count(len(words)))
     sizes = accumulate(len(word.encode()) + 1 for word in words)
     fitting = sum(size <= room for size in sizes)
     whole = [n for n in range(1, fitting + 1) if words[n - 1].endswith(_CLAUSE_END)]
     kept = whole[-1] if whole and whole[-1] * 2 >= fitting else fitting
-    return " ".join(words[:kept]) + _count(len(words) - kept)
+    return " ".join(words[:kept]) + _count(len(words) - kept + is_cut)
 
 
 def _count(words: int) -> str:
     return f" ({words} words more)"
+
+
+def _shorten_word(found: re.Match[str]) -> str:
+    return _shorten(found[0])
 
 
 def _shorten(name: str) -> str:

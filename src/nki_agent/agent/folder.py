@@ -43,6 +43,12 @@ class RunFolder:
         """Every turn and tool call."""
         return self.path / "trajectory.jsonl"
 
+    def sample_trajectory(self, number: int) -> Path:
+        """The trajectory of one of several episodes, counted from 0."""
+        if number == 0:
+            return self.trajectory
+        return self.trajectory.with_name(f"trajectory-{number + 1}.jsonl")
+
     @property
     def kernel(self) -> Path:
         """The kernel that was judged."""

@@ -94,10 +94,14 @@ def _fold_vector(size: int, partitions: int) -> str:
 Tensor = TensorArgument | Output
 
 
+def _tensors(shapes: ShapeSet) -> list[Tensor]:
+    return [*shapes.tensors, *shapes.outputs]
+
+
 def _group(shapes: ShapeSet) -> list[list[Tensor]]:
     """Tensors of one shape and dtype together, in the order in which they come."""
     groups: dict[tuple[tuple[int, ...], DType], list[Tensor]] = {}
-    for tensor in (*shapes.tensors, *shapes.outputs):
+    for tensor in _tensors(shapes):
         groups.setdefault((tensor.shape, tensor.dtype), []).append(tensor)
     return list(groups.values())
 
@@ -144,7 +148,7 @@ def _write_weights(shapes: ShapeSet, chip: ChipSpec) -> Iterator[str]:
 
 
 def _write_matrices(shapes: ShapeSet, chip: ChipSpec) -> Iterator[str]:
-    """What a matmul makes of each matrix, by the axis that it sums over."""
+    """What a matmul makes of each matrix that is more than one tile, by the axis it sums over."""
     matrices = [t for t in shapes.tensors if len(t.shape) == MATRIX_RANK][:MATRICES_MAX]
     bank = chip.psum_bank_bytes // DType.FLOAT32.itemsize
     yield (
@@ -154,6 +158,8 @@ def _write_matrices(shapes: ShapeSet, chip: ChipSpec) -> Iterator[str]:
     )
     for tensor in matrices:
         rows, columns = tensor.shape
+        if max(rows, columns) <= chip.partitions:
+            continue  # one K tile whichever axis is summed over
         yield (
             f"- `{tensor.name}` in a matmul: summed over axis 0, {_tiles(rows, chip.partitions)}"
             f" of K; over axis 1, turned, {_tiles(columns, chip.partitions)} of K"
@@ -168,7 +174,7 @@ def _tiles(size: int, limit: int) -> str:
 
 def _write_perf(shapes: ShapeSet, chip: ChipSpec) -> Iterator[str]:
     """Timed shapes: the largest tensors only."""
-    largest = max((*shapes.tensors, *shapes.outputs), key=lambda t: t.num_elems)
+    largest = max(_tensors(shapes), key=lambda tensor: tensor.num_elems)
     if len(largest.shape) >= MATRIX_RANK:
         folded = fold(largest.shape, partitions=chip.partitions)
         tiles = f"{_tiles(folded.rows, chip.partitions)} of rows"

@@ -76,13 +76,7 @@ def make_prompt(
     ablation: Ablation = WHOLE,
 ) -> Prompt:
     """The prompt of one task on one target, with the tools that are offered."""
-    chip = load_chip(target)
     working = _write_working(mode, limits, ablation.tools).strip()
-    match ablation.prompt:
-        case PromptKind.RANK_AWARE:
-            system = _write_rank_aware(task, chip, target=target, working=working)
-        case PromptKind.PLAIN:
-            system = _fill("plain.md", working=working, target=target.value)
     user = _fill(
         "task.md",
         id=task.id,
@@ -91,7 +85,14 @@ def make_prompt(
         arguments="\n".join(f"- {_write_argument(a)}" for a in task.arguments),
         outputs="\n".join(f"- {_write_output(o, task)}" for o in task.outputs),
     )
-    return Prompt(mode=mode, system=system, user=user, version=read_versions().version)
+    version = read_versions().version
+    match ablation.prompt:
+        case PromptKind.RANK_AWARE:
+            system = _write_rank_aware(task, target=target, working=working)
+            return Prompt(mode=mode, system=system, user=user, version=version)
+        case PromptKind.PLAIN:
+            system = _fill("plain.md", working=working, target=target.value)
+            return Prompt(mode=mode, system=system, user=user, version=version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +121,8 @@ def hash_prompts() -> dict[str, str]:
     return {name: short_hash(hash_text(_read(name))) for name in names}
 
 
-def _write_rank_aware(task: Task, chip: ChipSpec, *, target: Target, working: str) -> str:
+def _write_rank_aware(task: Task, *, target: Target, working: str) -> str:
+    chip = load_chip(target)
     return _fill(
         "rank_aware.md",
         working=working,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from nki_agent.agent.ablation import ALL_TOOLS, SUBMIT, Tool
+from nki_agent.agent.ablation import ALL_TOOLS, SUBMIT, Ablation, Tool
 from nki_agent.agent.answers import (
     Draft,
     first_fault,
@@ -23,8 +23,8 @@ from nki_agent.agent.answers import (
     write_table,
     write_verdict,
 )
-from nki_agent.agent.brief import sum_up
 from nki_agent.agent.archive import Archive, Kept
+from nki_agent.agent.brief import sum_up
 from nki_agent.agent.cards import look_up
 from nki_agent.agent.fixes import find_fix
 from nki_agent.agent.judging import Judging
@@ -126,9 +126,13 @@ class Toolbox:
         """The tools as a model sees them."""
         return list_specs(self._tools)
 
+    def restrict(self, ablation: Ablation) -> Ablation:
+        """The same with the tools that are really offered, for the prompt."""
+        return msgspec.structs.replace(ablation, tools=self._tools)
+
     @property
     def best(self) -> str | None:
-        """The submitted kernel, else the fastest of those that came furthest, the latest of equals."""
+        """The submitted kernel, else of those that came furthest the fastest, then the latest."""
         if self.submitted is not None:
             return self.submitted
         if not self._shown:
@@ -331,7 +335,8 @@ def _rank(verdict: Verdict) -> tuple[int, float]:
 
 def _write_kept(query: str, found: Sequence[Kept]) -> str:
     if not found:
-        return f"No kernel here fits `{sum_up(query.strip(), max_bytes=80)}`; `look_up` shows worked patterns."
+        asked = sum_up(query.strip(), max_bytes=80)
+        return f"No kernel here fits `{asked}`; `look_up` shows worked patterns."
     first, *others = found
     lines = [f"{_name(kernel)}" for kernel in found]
     if len(first.source.encode()) <= SHOWN_BYTES_MAX:

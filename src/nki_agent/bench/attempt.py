@@ -79,6 +79,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     proof: Proof = Proof.UNTRIED
     speeds: tuple[ShapeSpeed, ...] = ()
     cost: Cost = Cost()
+    prompt_hash: str | None = None
+    """Of the whole text that the model was told first."""
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -10,8 +10,11 @@ from typing import Annotated
 
 import typer
 
+from nki_agent.agent.ablation import PromptKind, make_ablation
+from nki_agent.agent.archive import Kept, hash_archive, read_archive
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.folder import make_run_folder
+from nki_agent.agent.prompt import read_versions
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
@@ -22,7 +25,15 @@ from nki_agent.bench.splits import find_split
 from nki_agent.bench.suite import Suite, SuiteTask, builtin_suite, read_suite
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, guard
-from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, UNSANDBOXED_HELP, printable, read_target
+from nki_agent.cli.inputs import (
+    JSON_HELP,
+    PROMPT_HELP,
+    TARGET_HELP,
+    TOOLS_HELP,
+    UNSANDBOXED_HELP,
+    printable,
+    read_target,
+)
 from nki_agent.cli.outcome import paint_stage
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.evals.attempts import AttemptLog
@@ -42,6 +53,7 @@ DEFAULT_SPLIT = "smoke-12"
 SPLIT_HELP = "Which tasks: full-250, stratified-150, stratified-60 or smoke-12; `all` of a suite."
 SUITE_HELP = "A suite that `bench import` has written, in place of our own."
 TRUST_HELP = "Run the suite's task files in this process; the built-in author needs to read them."
+ARCHIVE_HELP = "Runs whose right kernels `find_kernels` shows, but to tasks they could answer."
 EPISODES_PER_WORKER = 2
 
 
@@ -49,6 +61,7 @@ EPISODES_PER_WORKER = 2
 class Machine:
     """What this machine gives to a run; not part of its config."""
 
+    archive: Path | None
     workers: int | None
     trust_suite: bool
     as_json: bool
@@ -65,6 +78,9 @@ def run(
     ),
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
     turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
+    prompt: Annotated[PromptKind, typer.Option(help=PROMPT_HELP)] = PromptKind.RANK_AWARE,
+    tools: Annotated[str | None, typer.Option(help=TOOLS_HELP)] = None,
+    archive: Annotated[Path | None, typer.Option(metavar="DIR", help=ARCHIVE_HELP)] = None,
     samples: Annotated[int, typer.Option(min=1, help="Attempts for each task.")] = 1,
     perf: Annotated[bool, typer.Option("--perf", help="Try right kernels at perf shapes.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
@@ -78,19 +94,17 @@ def run(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> None:
     """Let an author write kernels for the tasks of a suite, and score them."""
-    machine = Machine(workers=workers, trust_suite=trust_suite, as_json=as_json)
+    machine = Machine(archive=archive, workers=workers, trust_suite=trust_suite, as_json=as_json)
     if resume is not None:
         guard(_resume)(resume, machine, suite=suite)
         return
 
     def begin() -> ExitCode:
         require_model_name(model)
+        kept = None if archive is None else read_archive(archive)
         chosen = builtin_suite() if suite is None else read_suite(suite)
-        baseline = find_baseline(chosen)
-        if baseline is None:
-            say(f"note: {chosen.name} has no baseline for this cost model: no speedups")
         config = EvalConfig(
-            versions=make_versions(chosen, baseline),
+            versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
             tasks=tuple(
                 TaskRef(id=t.id, level=t.level, category=t.category)
@@ -104,13 +118,24 @@ def run(
             perf=perf,
             seed=draw_root_seed() if seed is None else seed,
             allow_unsandboxed=allow_unsandboxed,
+            ablation=make_ablation(prompt, tools, mode=mode),
+            prompts=str(read_versions()),
+            archive=None if kept is None else hash_archive(kept),
         )
         folder = make_run_folder(
             runs, kind="evals", subject=config.split, config=config, clock=SystemClock()
         )
-        return _carry_out(config, folder.path, chosen, machine)
+        return _carry_out(config, folder.path, chosen, machine, kept=kept)
 
     guard(begin)()
+
+
+def _find_baseline(suite: Suite) -> Baseline | None:
+    """The baseline; its want is told."""
+    baseline = find_baseline(suite)
+    if baseline is None:
+        say(f"note: {suite.name} has no baseline for this cost model: no speedups")
+    return baseline
 
 
 def make_versions(suite: Suite, baseline: Baseline | None) -> Versions:
@@ -159,10 +184,28 @@ def _resume(folder: Path, machine: Machine, *, suite: Path | None) -> ExitCode:
             f" ({config.versions.suite_hash[:12]}), cost model {config.versions.cost_model}",
             hint="name the same suite with `--suite`, or start a new run; results are never mixed",
         )
-    return _carry_out(config, folder, chosen, machine)
+    if config.prompts != str(read_versions()):
+        raise UsageError(
+            f"`{folder}` was begun with other prompts: version {config.prompts or 'unknown'}",
+            hint="start a new run; results are never mixed",
+        )
+    kept = None if machine.archive is None else read_archive(machine.archive)
+    if (None if kept is None else hash_archive(kept)) != config.archive:
+        raise UsageError(
+            f"`{folder}` was begun with another archive ({config.archive or 'none'})",
+            hint="name the same folder with `--archive`, or start a new run",
+        )
+    return _carry_out(config, folder, chosen, machine, kept=kept)
 
 
-def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine) -> ExitCode:
+def _carry_out(
+    config: EvalConfig,
+    folder: Path,
+    suite: Suite,
+    machine: Machine,
+    *,
+    kept: tuple[Kept, ...] | None,
+) -> ExitCode:
     entries = {task.id: suite.find_task(task.id) for task in config.tasks}
     with ExitStack() as stack:
         log = stack.enter_context(AttemptLog(folder / LINES, warn=_note))
@@ -183,6 +226,7 @@ def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine)
             log=log,
             folder=folder,
             clock=SystemClock(),
+            archive=kept,
         )
         try:
             episodes = executor.capacity * EPISODES_PER_WORKER // 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
@@ -14,11 +14,14 @@ import msgspec
 import typer
 
 from nki_agent import __version__
+from nki_agent.agent.ablation import Ablation, PromptKind, make_ablation
+from nki_agent.agent.archive import Archive, choose_archive, read_archive
+from nki_agent.agent.best_of import Sample, list_samples, sample_seed, sum_up_episodes
 from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.folder import RunFolder, make_run_folder
 from nki_agent.agent.judging import OneJudge
 from nki_agent.agent.loop import solve as run_episode
-from nki_agent.agent.prompt import Prompt, make_prompt
+from nki_agent.agent.prompt import Prompt, make_prompt, read_versions
 from nki_agent.agent.tools import Toolbox
 from nki_agent.agent.trajectory import Started, Trajectory
 from nki_agent.base.clock import Clock, SystemClock
@@ -29,8 +32,11 @@ from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
+    ARCHIVE_HELP,
     JSON_HELP,
+    PROMPT_HELP,
     TARGET_HELP,
+    TOOLS_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
     printable,
@@ -73,6 +79,12 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     allow_unsandboxed: bool
     untrusted_task: bool = False
+    ablation: Ablation = Ablation()
+    prompts: str = ""
+    """Version and hash of the prompts' words."""
+    samples: int = 1
+    archive: str | None = None
+    """The folder whose right kernels `find_kernels` shows."""
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +98,8 @@ class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
     wall_ms: float
     kernel: str | None
     verdict: Verdict | None
+    samples: tuple[Sample, ...] = ()
+    """Every episode in short, where there are several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,17 +113,36 @@ class Run:
     judge: Judge
     model: Model
 
-    def carry_out(self) -> Episode:
-        """The episode; whatever ends it, the best kernel so far is in the folder."""
+    def carry_out(self) -> tuple[Episode, ...]:
+        """Every sample's episode; whatever ends them, the best kernel so far is in the folder."""
+        episodes: list[Episode] = []
+        for number in range(self.config.samples):
+            episodes.append(self._carry_out_sample(number))
+            best = sum_up_episodes(episodes).kernel
+            if best is not None:
+                self.folder.kernel.write_text(best, encoding="utf-8")
+        return tuple(episodes)
+
+    def _carry_out_sample(self, number: int) -> Episode:
         config = self.config
-        prompt = make_prompt(
-            self.task, target=config.target, mode=config.mode, limits=config.limits
-        )
+        seed = sample_seed(config.seed, number)
         tools = Toolbox(
-            OneJudge(self.judge, self.task), target=config.target, root_seed=config.seed
+            OneJudge(self.judge, self.task),
+            target=config.target,
+            root_seed=seed,
+            tools=config.ablation.tools,
+            archive=self._find_archive(seed),
+        )
+        prompt = make_prompt(
+            self.task,
+            target=config.target,
+            mode=config.mode,
+            limits=config.limits,
+            ablation=tools.restrict(config.ablation),
         )
         with Progress(clock=self.clock, turns=config.limits.turns) as progress:
-            trajectory = Trajectory(self.folder.trajectory, clock=self.clock, watch=progress.show)
+            path = self.folder.sample_trajectory(number)
+            trajectory = Trajectory(path, clock=self.clock, watch=progress.show)
             trajectory.add(self._start(trajectory, prompt))
             try:
                 return asyncio.run(
@@ -123,8 +156,14 @@ class Run:
                     )
                 )
             finally:
-                if tools.best is not None:
+                if tools.best is not None and not self.folder.kernel.exists():
                     self.folder.kernel.write_text(tools.best, encoding="utf-8")
+
+    def _find_archive(self, seed: int) -> Archive | None:
+        if self.config.archive is None:
+            return None
+        kept = read_archive(Path(self.config.archive))
+        return choose_archive(kept, target=self.config.target.value, root_seed=seed)
 
     def write_results(self, episode: Episode) -> Summary | None:
         """Verdict and timeline of the judged kernel; None where it cannot run."""
@@ -164,6 +203,10 @@ def solve(
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
     turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
+    prompt: Annotated[PromptKind, typer.Option(help=PROMPT_HELP)] = PromptKind.RANK_AWARE,
+    tools: Annotated[str | None, typer.Option(help=TOOLS_HELP)] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Episodes; the best kernel counts.")] = 1,
+    archive: Annotated[Path | None, typer.Option(metavar="DIR", help=ARCHIVE_HELP)] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
@@ -190,12 +233,29 @@ def solve(
         seed=draw_root_seed() if seed is None else seed,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
+        ablation=make_ablation(prompt, tools, mode=mode),
+        prompts=str(read_versions()),
+        samples=samples,
+        archive=_find_runs(archive, runs),
     )
+    episodes, summary, folder = _run_in_folder(task, source, config, runs)
+    episode = sum_up_episodes(episodes)
+    if as_json:
+        show_json(_make_report(episodes, folder))
+    else:
+        show("\n".join(_write_report(episode, folder, config, summary)))
+    return _exit_code(episode)
+
+
+def _run_in_folder(
+    path: Path, source: str, config: SolveConfig, runs: Path
+) -> tuple[tuple[Episode, ...], Summary | None, RunFolder]:
+    """Carry a run out in a folder of its own, which keeps whatever comes."""
     clock = SystemClock()
-    folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
+    folder = make_run_folder(runs, kind="solve", subject=path.stem, config=config, clock=clock)
     try:
         folder.task.write_text(source, encoding="utf-8")
-        episode, summary = _carry_out(task, config, folder, clock=clock)
+        return *_carry_out(path, config, folder, clock=clock), folder
     except BaseException as error:
         with contextlib.suppress(OSError):  # a full disk must not hide what came first
             folder.error.write_text(
@@ -203,17 +263,12 @@ def solve(
             )
         error.add_note(f"kept: {folder.path}")
         raise
-    if as_json:
-        show_json(_make_report(episode, folder))
-    else:
-        show("\n".join(_write_report(episode, folder, config, summary)))
-    return _exit_code(episode)
 
 
 def _carry_out(
     path: Path, config: SolveConfig, folder: RunFolder, *, clock: Clock
-) -> tuple[Episode, Summary | None]:
-    """Load, run the episode, write what came of it."""
+) -> tuple[tuple[Episode, ...], Summary | None]:
+    """Load, run the episodes, write what came of the best."""
     task = read_task(
         path, untrusted=config.untrusted_task, allow_unsandboxed=config.allow_unsandboxed
     )
@@ -222,11 +277,20 @@ def _carry_out(
     )
     with Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed) as judge:
         run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, model=model)
-        episode = run.carry_out()
-        return episode, run.write_results(episode)
+        episodes = run.carry_out()
+        return episodes, run.write_results(sum_up_episodes(episodes))
 
 
-def _make_report(episode: Episode, folder: RunFolder) -> SolveReport:
+def _find_runs(archive: Path | None, runs: Path) -> str:
+    """The folder that `find_kernels` reads: the one that is named, else that of the runs."""
+    if archive is not None:
+        read_archive(archive)
+        return printable(archive)
+    return printable(runs)
+
+
+def _make_report(episodes: Sequence[Episode], folder: RunFolder) -> SolveReport:
+    episode = sum_up_episodes(episodes)
     return SolveReport(
         run=printable(folder.path),
         end=episode.end,
@@ -236,6 +300,7 @@ def _make_report(episode: Episode, folder: RunFolder) -> SolveReport:
         wall_ms=episode.wall_ms,
         kernel=printable(folder.kernel) if episode.kernel is not None else None,
         verdict=episode.verdict,
+        samples=list_samples(episodes) if len(episodes) > 1 else (),
     )
 
 

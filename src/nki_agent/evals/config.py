@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 import nki_agent
+from nki_agent.agent.ablation import Ablation
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
@@ -51,4 +52,10 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Whether right kernels are also tried at the perf shapes."""
     seed: int
     """Root of every secret seed."""
+    ablation: Ablation = Ablation()
+    """Prompt and tools; what is left out for an experiment."""
+    prompts: str = ""
+    """Version and hash of the prompts' words; empty in runs from before they were recorded."""
+    archive: str | None = None
+    """Hash of the archive that `find_kernels` reads; None without one."""
     allow_unsandboxed: bool = False

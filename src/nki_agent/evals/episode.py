@@ -10,10 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from nki_agent.agent.ablation import Ablation
+from nki_agent.agent.archive import Archive
 from nki_agent.agent.episode import Episode, Limits, Mode
 from nki_agent.agent.judging import Judging
 from nki_agent.agent.loop import solve
-from nki_agent.agent.prompt import make_prompt
+from nki_agent.agent.prompt import WHOLE, make_prompt
 from nki_agent.agent.tools import Toolbox
 from nki_agent.agent.trajectory import Started, Trajectory
 from nki_agent.base.clock import Clock
@@ -49,6 +53,9 @@ class Assignment:
     perf: bool
     folder: Path
     """Where trajectory and kernel go."""
+    ablation: Ablation = WHOLE
+    archive: Archive | None = None
+    """Kernels that may be shown; nothing in it may answer this task."""
 
 
 async def run_attempt(
@@ -61,8 +68,20 @@ async def run_attempt(
 ) -> Attempt:
     """Let the model solve the task; judge what it hands in, and claim its speed if asked."""
     task, target = assignment.task, assignment.target
-    prompt = make_prompt(task, target=target, mode=assignment.mode, limits=assignment.limits)
-    tools = Toolbox(judging, target=target, root_seed=assignment.root_seed)
+    tools = Toolbox(
+        judging,
+        target=target,
+        root_seed=assignment.root_seed,
+        tools=assignment.ablation.tools,
+        archive=assignment.archive,
+    )
+    prompt = make_prompt(
+        task,
+        target=target,
+        mode=assignment.mode,
+        limits=assignment.limits,
+        ablation=tools.restrict(assignment.ablation),
+    )
     assignment.folder.mkdir(parents=True, exist_ok=True)
     path = assignment.folder / "trajectory.jsonl"
     path.unlink(missing_ok=True)
@@ -88,7 +107,8 @@ async def run_attempt(
     if assignment.perf and kernel is not None and episode.is_solved:
         seed = seed_for(assignment.root_seed, "claim")
         claim = await judging.judge(kernel, root_seed=seed, scope=Scope.CLAIM)
-    return _make_attempt(assignment, episode, kernel, claim, find_baseline)
+    attempt = _make_attempt(assignment, episode, kernel, claim, find_baseline)
+    return msgspec.structs.replace(attempt, prompt_hash=prompt.hash)
 
 
 def _make_attempt(

@@ -30,6 +30,7 @@ from inspect_ai.scorer import (
 )
 from inspect_ai.solver import Generate, TaskState, solver
 
+from nki_agent.agent.ablation import Ablation, PromptKind, make_ablation
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.trajectory import Turn, read_trajectory
 from nki_agent.base.clock import SystemClock
@@ -55,6 +56,8 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
     target: str = "trn2",
     mode: str = Mode.LOOP.value,
     turns: int = Limits().turns,
+    prompt: str = PromptKind.RANK_AWARE.value,
+    tools: str | None = None,
     perf: bool = False,
     seed: int | None = None,
     workers: int | None = None,
@@ -66,6 +69,8 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
         target: trn1, inf2, trn2 or trn3.
         mode: `loop` with tools, or `single-shot`.
         turns: Most model calls in a loop.
+        prompt: `rank-aware` or `plain`.
+        tools: `all`, `none`, or some: `compile,verify`.
         perf: Try right kernels at their perf shapes too; only those count as fast.
         seed: Root seed of the secret inputs; drawn if left out.
         workers: Judging processes; one a core if left out.
@@ -90,6 +95,7 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
             target=target,
             mode=mode,
             turns=1 if chosen is Mode.SINGLE_SHOT else turns,
+            ablation=msgspec.to_builtins(make_ablation(PromptKind(prompt), tools, mode=chosen)),
             perf=perf,
             seed=draw_root_seed() if seed is None else seed,
             workers=workers,
@@ -100,8 +106,15 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
 
 
 @solver
-def kernel_author(
-    target: str, mode: str, turns: int, *, perf: bool, seed: int, workers: int | None
+def kernel_author(  # noqa: PLR0913 - Inspect records these one by one
+    target: str,
+    mode: str,
+    turns: int,
+    *,
+    ablation: dict[str, Any],
+    perf: bool,
+    seed: int,
+    workers: int | None,
 ) -> Any:
     """Our episode with the model of the evaluation."""
     suite, chip = builtin_suite(), Chip(target)
@@ -135,6 +148,7 @@ def kernel_author(
                     limits=Limits(turns=turns),
                     perf=perf,
                     folder=Path(folder),
+                    ablation=msgspec.convert(ablation, Ablation),
                 ),
                 model=InspectModel(get_model()),
                 judging=workshop.make_judging(entry, chip),

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from nki_agent.agent.ablation import PromptKind
+from nki_agent.agent.episode import Limits, Mode
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import rng_for
 from nki_agent.bench.attempt import Attempt
@@ -44,7 +46,17 @@ class Results:
     @property
     def name(self) -> str:
         """How tables call it."""
-        return f"{self.config.model} ({self.config.mode.value})"
+        config = self.config
+        parts = [config.mode.value]
+        if config.limits.turns not in (1, Limits().turns):
+            parts.append(f"{config.limits.turns} turns")
+        if not config.ablation.is_whole and config.mode is Mode.LOOP:
+            parts.append(str(config.ablation))
+        elif config.ablation.prompt is not PromptKind.RANK_AWARE:
+            parts.append(f"{config.ablation.prompt.value} prompt")
+        if config.archive is not None:
+            parts.append("archive")
+        return f"{config.model} ({', '.join(parts)})"
 
     @property
     def num_wanted(self) -> int:
@@ -120,6 +132,13 @@ def require_comparable(results: Sequence[Results]) -> None:
                     f"({right}) than `{first.folder}` ({left})",
                     hint="run both under one version; such results are never mixed",
                 )
+        theirs, ours = (found.config.prompts or "unknown" for found in (other, first))
+        if theirs != ours:
+            raise UsageError(
+                f"`{other.folder}` was made with other prompts ({theirs}) than `{first.folder}`"
+                f" ({ours})",
+                hint="run both under one version; such results are never mixed",
+            )
         if other.config.tasks != first.config.tasks:
             raise UsageError(
                 f"`{other.folder}` has the split {other.config.split}, and `{first.folder}` has "

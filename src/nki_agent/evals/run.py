@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from nki_agent.agent.archive import Archive, Kept, choose_archive
 from nki_agent.agent.judging import Judging
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import MachineError, TaskError, UsageError
@@ -91,6 +92,8 @@ class Evaluation:
     log: AttemptLog
     folder: Path
     clock: Clock
+    archive: tuple[Kept, ...] | None = None
+    """Right kernels of the user's own; whatever could answer a task is left out of its attempts."""
 
     async def carry_out(self, *, episodes: int, watch: Watch) -> Progress:
         """Make every attempt that the log does not hold yet, `episodes` at a time."""
@@ -124,6 +127,12 @@ class Evaluation:
             progress.last = attempt
         watch(progress)
 
+    def _find_archive(self, task: Task, key: Key) -> Archive | None:
+        if self.archive is None:
+            return None
+        seed = seed_for(self.config.seed, "archive", *key)
+        return choose_archive(self.archive, target=key[1], root_seed=seed, without=task)
+
     def _keep_fault(self, name: str, error: Exception) -> Path:
         path = self.folder / ATTEMPTS / name / "fault.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,6 +154,8 @@ class Evaluation:
                 limits=self.config.limits,
                 perf=self.config.perf,
                 folder=self.folder / ATTEMPTS / name,
+                ablation=self.config.ablation,
+                archive=self._find_archive(task, key),
             ),
             model=self.workshop.make_model(task, target),
             judging=self.workshop.make_judging(entry, target),

@@ -52,6 +52,10 @@ def write_head(results: Results) -> str:
             f" {', '.join(t.value for t in config.targets)}, mode {config.mode.value},"
             f" at most {config.limits.turns} turns"
         ),
+        (
+            f"- {config.ablation}; words of the prompts: version {config.prompts or 'unknown'};"
+            f" archive {config.archive or 'none'}"
+        ),
         f"- {done} of {results.num_wanted} attempts are made",
         (
             f"- suite {versions.suite} ({versions.suite_hash[:12]}), cost model"

@@ -97,7 +97,7 @@ def _outline_tiles(program: Program, sites: list[int]) -> tuple[tuple[OutlineTil
     tiles = [tensor for tensor in program.tensors if tensor.memory.is_on_chip]
     keys = [(sites[t.stack], t.memory.value, t.shape, t.dtype.value) for t in tiles]
     counts = Counter(keys)
-    firsts = {key: tensor for key, tensor in zip(reversed(keys), reversed(tiles), strict=True)}
+    firsts = dict(zip(reversed(keys), reversed(tiles), strict=True))
     ranked = sorted(firsts.items(), key=lambda item: -item[1].partition_bytes)[:TILES_MAX]
     found = tuple(
         OutlineTile(
