@@ -8,8 +8,8 @@ import pytest
 from nki_agent.agent.patterns import Pattern, find_pattern, make_patterns
 from nki_agent.base.catalogue import CATALOGUE
 from nki_agent.chip.spec import Target
-from nki_agent.nki.current.tracing import ArgumentSpec, trace_source
 from nki_agent.isa.dtype import DType
+from nki_agent.nki.current.tracing import ArgumentSpec, trace_source
 from nki_agent.task.loader import load_task
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.kernel import Kernel
