@@ -31,7 +31,7 @@ def test_tools_are_read_by_their_words(text: str, tools: tuple[Tool, ...]) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("verfy", "did you mean `verify`"), ("", "`none`, `all`, or some")]
+    ("text", "words"), [("compiler", "did you mean `compile`"), ("", "`none`, `all`, or some")]
 )
 def test_unknown_tool_is_refused(text: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:

@@ -47,7 +47,7 @@ def test_pattern_is_right(pattern: Pattern, judge: Judge, tmp_path: Path) -> Non
     path = tmp_path / "pattern.py"
     zeros = [
         f"np.zeros({spec.shape}, {'ml_dtypes' if spec.dtype is DType.BFLOAT16 else 'np'}"
-        f".{spec.dtype.value})"
+        f".{spec.dtype})"
         for spec in specs_of(pattern)
     ]
     path.write_text(

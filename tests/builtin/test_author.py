@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from nki_agent.agent.ablation import Tool
+from nki_agent.agent.tool_specs import list_specs
 from nki_agent.agent.tools import SPECS
 from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.chip.spec import Target
@@ -42,6 +44,17 @@ def test_author_compiles_verifies_profiles_and_submits(make_task: MakeTask) -> N
     replies = talk(author, answers)
     assert names(replies) == ["compile_kernel", "verify_kernel", "profile_kernel", "submit"]
     assert "def kernel(x):" in replies[0].tool_calls[0].arguments["source"]
+
+
+def test_author_works_with_the_tools_that_there_are(make_task: MakeTask) -> None:
+    author = BuiltinAuthor(make_task(SOFTMAX.source("float32")), target=Target.TRN2)
+    for tools, answers, called in (
+        ((Tool.COMPILE,), ["It compiles: 9 instructions."], ["compile_kernel", "submit"]),
+        ((Tool.VERIFY,), ["stage: right\n3 us"], ["verify_kernel", "submit"]),
+        ((Tool.VERIFY,), [FULL] * 9, ["verify_kernel"] * 4),
+        ((Tool.LOOK_UP,), [], ["submit"]),
+    ):
+        assert names(talk(author, answers, tools=list_specs(tools))) == called
 
 
 def test_full_memory_gets_smaller_tiles_a_few_times(make_task: MakeTask) -> None:

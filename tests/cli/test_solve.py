@@ -105,7 +105,7 @@ def test_single_shot_asks_once(tmp_path: Path) -> None:
 
 def test_second_run_gets_its_own_folder(tmp_path: Path) -> None:
     for _ in range(2):
-        assert solve(tmp_path, use("submit", source=RIGHT)).code == 0
+        assert solve(tmp_path, use("submit", source=WRONG)).code == 1
     names = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert names[1] == f"{names[0]}-2"
 

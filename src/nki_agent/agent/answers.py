@@ -120,7 +120,8 @@ def write_again(fault: Diagnostic, draft: Draft) -> list[str]:
         return []
     if draft.times < OFTEN:
         return [f"This is {fault.code} again: the last change did not touch its cause."]
-    lines = [f"This is {fault.code} for the {draft.times}th time: stop varying the same line."]
+    often = "third" if draft.times == OFTEN else f"{draft.times}th"
+    lines = [f"This is {fault.code} for the {often} time: stop varying the same line."]
     return lines + write_rule(fault.code, draft.target)
 
 

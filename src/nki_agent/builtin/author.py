@@ -90,11 +90,11 @@ class BuiltinAuthor:
         if not steps:
             return await self._write(0, available)
         last = steps[-1]
-        number = sum(step.tool == COMPILE for step in steps)
+        number = sum(step.tool == _first_tool(available) for step in steps)
         if last.stage not in (None, "right"):
             return await self._repair(last, number, available)
         match last.tool:
-            case "compile_kernel":
+            case "compile_kernel" if VERIFY in available:
                 return _call(VERIFY, len(steps), "It compiles; now its values.")
             case "verify_kernel" if PROFILE in available:
                 return _call(PROFILE, len(steps), "The values are right; now where the time goes.")
@@ -111,7 +111,7 @@ class BuiltinAuthor:
         if not available:
             return Reply(text=f"The whole kernel:\n\n```python\n{source}```\n")
         text = "The kernel, planned from the reference's operators." if attempt == 0 else _AGAIN
-        return _call(COMPILE, attempt, text, source=source)
+        return _call(_first_tool(available), attempt, text, source=source)
 
     async def _repair(self, last: _Step, attempts: int, available: set[str]) -> Reply:
         is_full = any(code in last.answer for code in FULL_MEMORY)
@@ -122,6 +122,11 @@ class BuiltinAuthor:
             f"the built-in author's kernel is {last.stage}{tried}, and it knows no repair:"
             f" {last.fault}"
         )
+
+
+def _first_tool(available: set[str]) -> str:
+    """Where a new kernel goes: what says most of it for the least."""
+    return next((tool for tool in (COMPILE, VERIFY) if tool in available), SUBMIT)
 
 
 _AGAIN = "It needs too much memory; the same plan with smaller tiles."

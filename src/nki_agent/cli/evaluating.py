@@ -95,9 +95,6 @@ def run(
 ) -> None:
     """Let an author write kernels for the tasks of a suite, and score them."""
     machine = Machine(archive=archive, workers=workers, trust_suite=trust_suite, as_json=as_json)
-    if resume is not None:
-        guard(_resume)(resume, machine, suite=suite)
-        return
 
     def begin() -> ExitCode:
         require_model_name(model)
@@ -127,7 +124,7 @@ def run(
         )
         return _carry_out(config, folder.path, chosen, machine, kept=kept)
 
-    guard(begin)()
+    guard(begin if resume is None else lambda: _resume(resume, machine, suite=suite))()
 
 
 def _find_baseline(suite: Suite) -> Baseline | None:

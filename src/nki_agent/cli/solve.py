@@ -15,7 +15,7 @@ import typer
 
 from nki_agent import __version__
 from nki_agent.agent.ablation import Ablation, PromptKind, make_ablation
-from nki_agent.agent.archive import Archive, choose_archive, read_archive
+from nki_agent.agent.archive import Archive, choose_archive, hash_archive, read_archive
 from nki_agent.agent.best_of import Sample, list_samples, sample_seed, sum_up_episodes
 from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.folder import RunFolder, make_run_folder
@@ -85,6 +85,8 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 1
     archive: str | None = None
     """The folder whose right kernels `find_kernels` shows."""
+    archive_hash: str | None = None
+    """What was in it; None where nothing was."""
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +162,7 @@ class Run:
                     self.folder.kernel.write_text(tools.best, encoding="utf-8")
 
     def _find_archive(self, seed: int) -> Archive | None:
-        if self.config.archive is None:
+        if self.config.archive is None or self.config.archive_hash is None:
             return None
         kept = read_archive(Path(self.config.archive))
         return choose_archive(kept, target=self.config.target.value, root_seed=seed)
@@ -236,7 +238,8 @@ def solve(
         ablation=make_ablation(prompt, tools, mode=mode),
         prompts=str(read_versions()),
         samples=samples,
-        archive=_find_runs(archive, runs),
+        archive=printable(archive or runs),
+        archive_hash=_hash_archive(archive, runs),
     )
     episodes, summary, folder = _run_in_folder(task, source, config, runs)
     episode = sum_up_episodes(episodes)
@@ -281,12 +284,12 @@ def _carry_out(
         return episodes, run.write_results(sum_up_episodes(episodes))
 
 
-def _find_runs(archive: Path | None, runs: Path) -> str:
-    """The folder that `find_kernels` reads: the one that is named, else that of the runs."""
-    if archive is not None:
-        read_archive(archive)
-        return printable(archive)
-    return printable(runs)
+def _hash_archive(archive: Path | None, runs: Path) -> str | None:
+    """What is in the folder that is named, else beside the run; a named one must be there."""
+    if archive is None and not runs.is_dir():
+        return None
+    kept = read_archive(archive or runs)
+    return hash_archive(kept) if kept else None
 
 
 def _make_report(episodes: Sequence[Episode], folder: RunFolder) -> SolveReport:
