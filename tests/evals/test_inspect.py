@@ -1,6 +1,7 @@
 """`inspect eval nki_agent/nkibench` runs our episode and says what our judge says."""
 
 import gc
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 inspect_ai = pytest.importorskip("inspect_ai")
 inspect_model = pytest.importorskip("inspect_ai.model")
 
+from nki_agent.base.errors import UsageError  # noqa: E402
 from nki_agent.bench.attempt import Attempt  # noqa: E402
 from nki_agent.llm.inspect_model import to_inspect, to_reply  # noqa: E402
 from nki_agent.llm.protocol import Message, Role, StopReason, ToolCall  # noqa: E402
@@ -111,3 +113,10 @@ def test_messages_and_replies_keep_what_they_say() -> None:
 def test_reason_to_stop_is_told(reason: Any, stop: StopReason) -> None:
     output = inspect_model.ModelOutput.from_content("m", "text", stop_reason=reason)
     assert to_reply(output).stop is stop
+
+
+def test_ablation_is_an_option_of_the_task() -> None:
+    from_options = importlib.import_module("nki_agent.evals.inspect_task").nkibench
+    assert from_options(prompt="plain", tools="compile,verify", seed=1).dataset
+    with pytest.raises(UsageError):
+        from_options(tools="compiler")

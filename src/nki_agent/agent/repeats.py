@@ -43,7 +43,7 @@ class Repeats:
 
     def find(self, source: str, tool: Tool) -> Earlier | None:
         """The earlier result that this tool would only repeat."""
-        earlier = self._kernels.get(_name(source))
+        earlier = self._kernels.get(name_kernel(source))
         if earlier is None or earlier.stage in SETTLED or earlier.tool is tool:
             return earlier
         return None
@@ -51,7 +51,7 @@ class Repeats:
     def add(self, source: str, tool: Tool, stage: Stage | None, fault: Diagnostic | None) -> int:
         """Note a result; how often its fault has been seen, this time included."""
         self._calls += 1
-        name = _name(source)
+        name = name_kernel(source)
         earlier = self._kernels.get(name)
         if earlier is None or tool is Tool.VERIFY or earlier.tool is not Tool.VERIFY:
             self._kernels[name] = Earlier(call=self._calls, tool=tool, stage=stage, fault=fault)
@@ -62,6 +62,7 @@ class Repeats:
         return self._faults[key]
 
 
-def _name(source: str) -> str:
+def name_kernel(source: str) -> str:
+    """A hash that two texts share where they are the same kernel."""
     lines = (line.rstrip() for line in source.splitlines())
     return hash_text("\n".join(line for line in lines if line))

@@ -29,7 +29,7 @@ from nki_agent.agent.cards import look_up
 from nki_agent.agent.fixes import find_fix
 from nki_agent.agent.judging import Judging
 from nki_agent.agent.outlines import write_outline
-from nki_agent.agent.repeats import Repeats
+from nki_agent.agent.repeats import Repeats, name_kernel
 from nki_agent.agent.tool_specs import (
     KERNELS_MAX,
     QueryArguments,
@@ -68,6 +68,7 @@ class Shown:
     """A kernel that the model has shown; without a stage it compiles and was never judged."""
 
     source: str
+    name: str
     stage: Stage | None
     latency_ns: float | None = None
 
@@ -187,10 +188,11 @@ class Toolbox:
         self, source: str, stage: Stage | None, *, latency_ns: float | None = None
     ) -> None:
         """The last kernel is this one; what was known of its text stays known."""
-        old = next((s for s in reversed(self._shown) if s.source.split() == source.split()), None)
+        name = name_kernel(source)
+        old = next((shown for shown in reversed(self._shown) if shown.name == name), None)
         if old is not None and (stage is None or stage is old.stage):
             stage, latency_ns = old.stage, latency_ns or old.latency_ns
-        self._shown.append(Shown(source=source, stage=stage, latency_ns=latency_ns))
+        self._shown.append(Shown(source=source, name=name, stage=stage, latency_ns=latency_ns))
 
     async def _note(
         self,

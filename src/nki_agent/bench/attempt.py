@@ -81,6 +81,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost = Cost()
     prompt_hash: str | None = None
     """Of the whole text that the model was told first."""
+    ablation: str = ""
+    """Prompt and tools in words; empty in lines from before they were recorded."""
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -100,6 +100,8 @@ class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
     wall_ms: float
     kernel: str | None
     verdict: Verdict | None
+    ablation: Ablation
+    prompts: str
     samples: tuple[Sample, ...] = ()
     """Every episode in short, where there are several."""
 
@@ -244,7 +246,7 @@ def solve(
     episodes, summary, folder = _run_in_folder(task, source, config, runs)
     episode = sum_up_episodes(episodes)
     if as_json:
-        show_json(_make_report(episodes, folder))
+        show_json(_make_report(episodes, folder, config))
     else:
         show("\n".join(_write_report(episode, folder, config, summary)))
     return _exit_code(episode)
@@ -292,7 +294,9 @@ def _hash_archive(archive: Path | None, runs: Path) -> str | None:
     return hash_archive(kept) if kept else None
 
 
-def _make_report(episodes: Sequence[Episode], folder: RunFolder) -> SolveReport:
+def _make_report(
+    episodes: Sequence[Episode], folder: RunFolder, config: SolveConfig
+) -> SolveReport:
     episode = sum_up_episodes(episodes)
     return SolveReport(
         run=printable(folder.path),
@@ -303,6 +307,8 @@ def _make_report(episodes: Sequence[Episode], folder: RunFolder) -> SolveReport:
         wall_ms=episode.wall_ms,
         kernel=printable(folder.kernel) if episode.kernel is not None else None,
         verdict=episode.verdict,
+        ablation=config.ablation,
+        prompts=config.prompts,
         samples=list_samples(episodes) if len(episodes) > 1 else (),
     )
 

@@ -108,7 +108,9 @@ async def run_attempt(
         seed = seed_for(assignment.root_seed, "claim")
         claim = await judging.judge(kernel, root_seed=seed, scope=Scope.CLAIM)
     attempt = _make_attempt(assignment, episode, kernel, claim, find_baseline)
-    return msgspec.structs.replace(attempt, prompt_hash=prompt.hash)
+    return msgspec.structs.replace(
+        attempt, prompt_hash=prompt.hash, ablation=str(assignment.ablation)
+    )
 
 
 def _make_attempt(
