@@ -84,7 +84,7 @@ def test_no_source_at_all_asks_for_one(tools: Toolbox, name: str) -> None:
     [
         ("verify_kernel", {"source": 3}, "Expected `str | null`, got `int`"),
         ("verify_kernel", {"kernel": "x"}, "unknown field `kernel`"),
-        ("look_up", {}, "missing required field `query`"),
+        ("look_up", {}, "missing required field `query`. It takes `query`."),
         ("verify_kernels", {}, "did you mean `verify_kernel`?"),
         ("run", {}, "tools: compile_kernel, verify_kernel"),
     ],
@@ -183,6 +183,8 @@ def test_program_is_shown_around_a_line(tools: Toolbox) -> None:
     text = use(tools, "show_program", source=RIGHT, line=17).text
     assert "line 15," in text
     assert "line 13," not in text
+    none = use(tools, "show_program", source=RIGHT, line=99).text
+    assert none.startswith("Nothing near line 99 became an instruction; lines 13, 14, 15 did.")
 
 
 def test_program_that_is_not_there_is_told_with_the_reason(tools: Toolbox) -> None:

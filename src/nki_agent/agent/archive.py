@@ -26,6 +26,8 @@ from nki_agent.task.task import Task
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.verdict import Verdict
 
+RUNS_MAX = 500
+"""Runs that are read, by their date: some tenths of a second."""
 KERNELS_MAX = 3
 """Kernels in one answer: one whole, the others by name."""
 PERCENT_MIN = 1.0
@@ -52,13 +54,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 def read_archive(folder: Path) -> tuple[Kept, ...]:
     """The right kernels of every run of `solve` in a folder, each kernel of a task once.
 
-    What is no whole run of this version is passed over.
+    What is no whole run of this version is passed over; of very many runs, the latest count.
 
     Raises:
         UsageError: there is no such folder.
     """
     try:
-        runs = sorted(path for path in folder.iterdir() if path.is_dir())
+        runs = sorted(path for path in folder.iterdir() if path.is_dir())[-RUNS_MAX:]
     except OSError as error:
         raise UsageError(
             f"cannot read the archive `{folder}`: {error.strerror}",

@@ -24,6 +24,9 @@ def write_outline(outline: Outline, summary: Summary | None, *, line: int | None
     """The Program around one source line; without one, where most of the time and work is."""
     shares = _find_shares(summary)
     chosen = _choose(outline.lines, shares, line)
+    if line is not None and not chosen:
+        known = sorted({row.line for row in outline.lines})[:LINES_MAX]
+        return f"Nothing near line {line} became an instruction; lines {_list(known)} did."
     rows = [
         f"arguments: {_join(outline.arguments)}",
         f"results: {_join(outline.results)}",
@@ -75,6 +78,10 @@ def _write_tiles(tiles: Sequence[OutlineTile], num_tiles: int) -> Iterator[str]:
             f"  line {tile.line}: {name} {tile.memory} [{shape}] {tile.dtype},"
             f" {tile.partition_bytes} ×{tile.count}"
         )
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _join(items: Sequence[str]) -> str:

@@ -149,7 +149,9 @@ class Toolbox:
         try:
             return await self._calls[call.name](call.arguments)
         except msgspec.ValidationError as error:
-            return Answer(text=f"Arguments of `{call.name}` don't fit: {error}")
+            taken = next(spec for spec in self.specs if spec.name == call.name).parameters
+            names = ", ".join(f"`{name}`" for name in taken["properties"])
+            return Answer(text=f"Arguments of `{call.name}` don't fit: {error}. It takes {names}.")
 
     async def judge(self, source: str, *, purpose: str) -> Verdict:
         """The full verdict on a seed that only this purpose has."""
@@ -288,7 +290,7 @@ class Toolbox:
 
     async def _look_up(self, arguments: Json) -> Answer:
         query = msgspec.convert(arguments, QueryArguments).query
-        return Answer(text=look_up(query, target=self._target))
+        return Answer(text=f"{look_up(query, target=self._target)}\n{NEXT_KERNEL}")
 
     async def _find(self, arguments: Json) -> Answer:
         assert self._archive is not None
@@ -321,6 +323,7 @@ class Toolbox:
 
 
 NEXT_SPEED = "Next: change what the longest line of the chain waits for, and verify again."
+NEXT_KERNEL = "Next: write it into the kernel and send the whole kernel."
 NO_SOURCE = Answer(text="No kernel was sent yet: pass the whole kernel file as `source`.")
 
 
