@@ -90,6 +90,8 @@ def test_best_of_several_samples_is_kept_with_every_trajectory(tmp_path: Path) -
     names = ("trajectory.jsonl", "trajectory-2.jsonl", "trajectory-3.jsonl")
     assert all(isinstance(read_trajectory(run / name)[-1], Finished) for name in names)
     assert json.loads((run / "verdict.json").read_text())["stage"] == "right"
+    told = solve(tmp_path, *lines, options=("--samples", 3)).out
+    assert told.startswith("samples     wrong, right, wrong; the best is number 2\n")
 
 
 def test_right_kernels_of_earlier_runs_are_found(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import typer
 from nki_agent import __version__
 from nki_agent.agent.ablation import Ablation, PromptKind, make_ablation
 from nki_agent.agent.archive import Archive, choose_archive, hash_archive, read_archive
-from nki_agent.agent.best_of import Sample, list_samples, sample_seed, sum_up_episodes
+from nki_agent.agent.best_of import Sample, choose_best, list_samples, sample_seed, sum_up_episodes
 from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.folder import RunFolder, make_run_folder
 from nki_agent.agent.judging import OneJudge
@@ -248,7 +248,7 @@ def solve(
     if as_json:
         show_json(_make_report(episodes, folder, config))
     else:
-        show("\n".join(_write_report(episode, folder, config, summary)))
+        show("\n".join(_write_report(episodes, folder, config, summary)))
     return _exit_code(episode)
 
 
@@ -314,8 +314,12 @@ def _make_report(
 
 
 def _write_report(
-    episode: Episode, folder: RunFolder, config: SolveConfig, summary: Summary | None
+    episodes: Sequence[Episode], folder: RunFolder, config: SolveConfig, summary: Summary | None
 ) -> Iterator[str]:
+    episode = sum_up_episodes(episodes)
+    if len(episodes) > 1:
+        stages = ", ".join("none" if s.stage is None else s.stage for s in list_samples(episodes))
+        yield f"samples     {stages}; the best is number {choose_best(episodes) + 1}"
     if episode.verdict is not None:
         yield f"kernel      {folder.kernel}"
         yield from write_outcome(episode.verdict)
