@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from nki_agent.agent.ablation import ALL_TOOLS, Ablation, PromptKind, Tool
-from nki_agent.agent.cards import ALIASES
+from nki_agent.agent.cards import ALIASES, look_up
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.plan import write_fold
 from nki_agent.agent.prompt import Prompt, hash_prompts, make_prompt, read_versions
 from nki_agent.bench.suite import builtin_suite
+from nki_agent.check.source import check_source
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.table import TABLE
@@ -83,14 +85,34 @@ def test_plan_says_into_what_blocks_a_row_goes_that_does_not_fit(tmp_path: Path)
 @pytest.mark.parametrize("start", range(0, len(TASKS), PART))
 def test_system_prompt_of_every_task_is_short(start: int) -> None:
     too_long = {
-        f"{entry.id} {target.value}": tokens
+        f"{entry.id} {target.value} {surface.value}": tokens
         for entry in TASKS[start : start + PART]
         for task in [load_task(entry.path, name=entry.id)]
         for target in Target
-        if (tokens := len(prompt_for(task, target=target).system.encode()) / BYTES_PER_TOKEN)
-        > SYSTEM_TOKENS_MAX
+        for surface in Surface
+        if (tokens := count_tokens(task, target, surface)) > SYSTEM_TOKENS_MAX
     }
     assert too_long == {}
+
+
+def count_tokens(task: Task, target: Target, surface: Surface) -> float:
+    limits = Limits()
+    prompt = make_prompt(task, target=target, mode=Mode.LOOP, limits=limits, surface=surface)
+    return len(prompt.system.encode()) / BYTES_PER_TOKEN
+
+
+def test_plain_prompt_on_the_surface_isa_still_says_what_is_refused(task: Task) -> None:
+    plain = Ablation(prompt=PromptKind.PLAIN)
+    prompt = make_prompt(
+        task,
+        target=Target.TRN2,
+        mode=Mode.LOOP,
+        limits=Limits(),
+        ablation=plain,
+        surface=Surface.ISA,
+    )
+    assert "NK119" in prompt.system
+    assert "NK119" not in prompt_for(task, ablation=plain).system
 
 
 def test_plain_prompt_says_nothing_of_ranks_limits_and_instructions(task: Task) -> None:
@@ -198,3 +220,24 @@ def test_prompt_says_at_which_sizes_a_kernel_is_judged(tmp_path: Path) -> None:
 def test_prompt_of_one_shape_set_says_so(task: Task) -> None:
     text = make_prompt(task, target=Target.TRN2, mode=Mode.LOOP, limits=Limits()).user
     assert "These are the only shapes." in text
+
+
+def test_prompt_of_the_surface_isa_asks_for_addresses_and_offers_no_functions(task: Task) -> None:
+    prompt = make_prompt(
+        task, target=Target.TRN2, mode=Mode.LOOP, limits=Limits(), surface=Surface.ISA
+    )
+    assert "address=(partition, byte" in prompt.system
+    assert "`nl.fori_loop`" in prompt.system
+    assert "further ones: " not in prompt.system
+    assert prompt.hash != prompt_for(task).hash
+    example = re.findall(r"^```python\n(.*?)^```", prompt.system, re.MULTILINE | re.DOTALL)[0]
+    found = check_source(
+        {"kernel.py": example}, "kernel.py", target=Target.TRN2, surface=Surface.ISA
+    )
+    assert found == []
+
+
+def test_look_up_on_the_surface_isa_knows_no_function_that_is_off_it() -> None:
+    wide = look_up("load", target=Target.TRN2)
+    assert wide.startswith("nl.load(")
+    assert "nl.load(" not in look_up("load", target=Target.TRN2, surface=Surface.ISA)

@@ -9,6 +9,7 @@ from nki_agent.agent.judging import OneJudge
 from nki_agent.agent.repeats import Repeats
 from nki_agent.agent.tools import Answer, Toolbox
 from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.llm.protocol import ToolCall
 from nki_agent.task.task import Task
@@ -62,6 +63,14 @@ def test_fault_is_called_again_then_explained(tools: Toolbox) -> None:
     assert "The rule" not in second
     assert "This is NK201 for the third time: stop varying the same line." in third
     assert "Worked pattern: Rows in tiles" in third
+
+
+def test_no_pattern_without_addresses_is_shown_on_the_surface_isa(task: Task, judge: Judge) -> None:
+    tools = Toolbox(OneJudge(judge, task), target=Target.TRN2, root_seed=1, surface=Surface.ISA)
+    texts = [use(tools, "verify_kernel", source=UNTRACEABLE).text for _ in range(2)]
+    texts.append(use(tools, "look_up", query="NK201").text)
+    assert "The rule: " in texts[1]
+    assert not any("Worked pattern" in text for text in texts)
 
 
 def test_only_numbers_may_differ_between_equal_faults() -> None:

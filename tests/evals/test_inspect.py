@@ -14,6 +14,7 @@ inspect_model = pytest.importorskip("inspect_ai.model")
 
 from nki_agent.base.errors import UsageError  # noqa: E402
 from nki_agent.bench.attempt import Attempt  # noqa: E402
+from nki_agent.check.surface import Surface  # noqa: E402
 from nki_agent.llm.inspect_model import to_inspect, to_reply  # noqa: E402
 from nki_agent.llm.protocol import Message, Role, StopReason, ToolCall  # noqa: E402
 
@@ -51,11 +52,16 @@ def make_model(steps: Sequence[tuple[str, dict[str, str]]]) -> Any:
     )
 
 
-def evaluate(folder: Path, *steps: tuple[str, dict[str, str]]) -> Any:
+def evaluate(folder: Path, *steps: tuple[str, dict[str, str]], surface: str = "nki") -> Any:
     (log,) = inspect_ai.eval(
         "nki_agent/nkibench",
         model=make_model(steps),
-        task_args={"split": "smoke-12", "workers": 1, "seed": 3},
+        task_args={
+            "split": "smoke-12",
+            "workers": 1,
+            "seed": 3,
+            "surface": surface,
+        },
         sample_id=TASK,
         display="none",
         log_dir=str(folder),
@@ -88,6 +94,17 @@ def test_wrong_kernel_is_scored_as_wrong(tmp_path: Path) -> None:
     log = evaluate(tmp_path, ("submit", {"source": wrong}))
     metrics = {name: m.value for name, m in log.results.scores[0].metrics.items()}
     assert (metrics["accuracy"], metrics["compiled"]) == (0.0, 1.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_kernel_off_the_surface_is_scored_as_wrong(tmp_path: Path) -> None:
+    log = evaluate(tmp_path, ("submit", {"source": KERNEL}), surface="isa")
+    metrics = {name: m.value for name, m in log.results.scores[0].metrics.items()}
+    assert (metrics["accuracy"], metrics["compiled"]) == (0.0, 0.0)
+    (score,) = log.samples[0].scores.values()
+    attempt = msgspec.convert(score.metadata["attempt"], Attempt)
+    assert (attempt.surface, attempt.codes) == (Surface.ISA, ("NK119",))
+    assert "You have 15 turns" in log.samples[0].messages[0].text
 
 
 def test_messages_and_replies_keep_what_they_say() -> None:

@@ -14,7 +14,8 @@ from nki_agent.agent.brief import sum_up, write_brief
 from nki_agent.agent.patterns import find_pattern
 from nki_agent.agent.repeats import OFTEN, Earlier
 from nki_agent.base.catalogue import CATALOGUE
-from nki_agent.base.diagnostic import Diagnostic, Severity
+from nki_agent.base.diagnostic import Diagnostic, Severity, clean
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_figure, format_percent
 from nki_agent.verify.look import Look
@@ -49,6 +50,7 @@ class Draft:
     times: int = 0
     """How often its first fault has been seen."""
     target: Target | None = None
+    """For a worked pattern; None where none may be shown, since it gives no addresses."""
     has_verify: bool = True
     """Whether `verify_kernel` may be called next."""
 
@@ -67,6 +69,8 @@ def write_verdict(verdict: Verdict, draft: Draft = PLAIN) -> str:
         lines += write_faults(verdict.diagnostics, draft)
         if verdict.stage is Stage.WRONG:
             lines += write_trials(verdict.trials)
+            if verdict.surface is Surface.ISA:
+                lines += write_picture(verdict.trials)
     return "\n".join((*lines, f"Next: {NEXT[verdict.stage]}."))
 
 
@@ -172,6 +176,14 @@ def write_trials(trials: Sequence[Trial]) -> Iterator[str]:
             yield f"  `{sum_up(output.name, max_bytes=LINE_BYTES_MAX)}`: {state}"
         if (more := len(trial.outputs) - OUTPUTS_MAX) > 0:
             yield f"  and {more} more outputs"
+
+
+def write_picture(trials: Sequence[Trial]) -> Iterator[str]:
+    """The wrong tile of the first output that has one."""
+    drawn = (o for trial in trials for o in trial.outputs if o.picture)
+    if (output := next(drawn, None)) is not None:
+        yield f"`{clean(output.name)}` around its worst element:"
+        yield from output.picture.splitlines()
 
 
 def write_speed(verdict: Verdict) -> str:

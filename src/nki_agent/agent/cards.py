@@ -17,6 +17,7 @@ from types import FunctionType
 
 from nki_agent.agent.patterns import make_patterns
 from nki_agent.base.catalogue import CATALOGUE
+from nki_agent.check.surface import Surface, is_kept
 from nki_agent.chip.spec import GENERATION, ChipSpec, Target, load_chip
 from nki_agent.isa.declaration import Declaration, Kind, Parameter
 from nki_agent.isa.dtype import DType
@@ -76,13 +77,13 @@ def find_words(text: str) -> set[str]:
 
 
 @cache
-def make_cards(target: Target) -> tuple[Card, ...]:
-    """Every card for one target."""
+def make_cards(target: Target, surface: Surface = Surface.NKI) -> tuple[Card, ...]:
+    """Every card for one target; on a surface, of what it has."""
     chip = load_chip(target)
     return (
         *(_instruction_card(declaration, chip) for declaration in TABLE.values()),
         *_name_cards(),
-        *_language_cards(),
+        *(c for c in _language_cards() if surface is Surface.NKI or is_kept(c.names[0])),
         *(
             Card(
                 names=(info.code.lower(),),
@@ -93,14 +94,14 @@ def make_cards(target: Target) -> tuple[Card, ...]:
         _limits_card(chip, target),
         *(
             Card(names=(pattern.name, *(c.lower() for c in pattern.codes)), text=str(pattern))
-            for pattern in make_patterns(target)
+            for pattern in (make_patterns(target) if surface is Surface.NKI else ())
         ),
     )
 
 
-def look_up(query: str, *, target: Target) -> str:
+def look_up(query: str, *, target: Target, surface: Surface = Surface.NKI) -> str:
     """The cards that answer a query, best first; says so when there is none."""
-    cards = make_cards(target)
+    cards = make_cards(target, surface)
     symbol = _PREFIX.sub("", query.strip().strip("`").lower()).removesuffix("()")
     exact = [card for card in cards if symbol in card.names]
     related = [card for card in cards if symbol in card.title and card not in exact]

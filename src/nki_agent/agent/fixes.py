@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from nki_agent.agent.brief import sum_up
 from nki_agent.check.fixing import fix_source
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.verify.kernel import MAIN_NAME
 
@@ -36,11 +37,11 @@ class Fix:
         return "\n".join(lines)
 
 
-def find_fix(source: str, *, target: Target) -> Fix | None:
+def find_fix(source: str, *, target: Target, surface: Surface = Surface.NKI) -> Fix | None:
     """The checker's own edits; None where it has none."""
     if len(source) > SOURCE_BYTES_MAX:
         return None
-    fixed = fix_source({MAIN_NAME: source}, MAIN_NAME, target=target)
+    fixed = fix_source({MAIN_NAME: source}, MAIN_NAME, target=target, surface=surface)
     if fixed.text == source:
         return None
     return Fix(text=fixed.text, changes=tuple(_list_changes(source, fixed.text)))

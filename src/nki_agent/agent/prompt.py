@@ -19,6 +19,7 @@ from nki_agent.agent.cards import write_signature
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.plan import write_plan
 from nki_agent.base.hashes import hash_text, short_hash
+from nki_agent.check.surface import KEPT, Surface
 from nki_agent.chip.spec import ChipSpec, Target, load_chip
 from nki_agent.isa.chance import CHANCE
 from nki_agent.isa.collective import COLLECTIVE
@@ -74,6 +75,7 @@ def make_prompt(
     mode: Mode,
     limits: Limits,
     ablation: Ablation = WHOLE,
+    surface: Surface = Surface.NKI,
 ) -> Prompt:
     """The prompt of one task on one target, with the tools that are offered."""
     working = _write_working(mode, limits, ablation.tools).strip()
@@ -88,10 +90,10 @@ def make_prompt(
     version = read_versions().version
     match ablation.prompt:
         case PromptKind.RANK_AWARE:
-            system = _write_rank_aware(task, target=target, working=working)
+            system = _write_rank_aware(task, target=target, surface=surface, working=working)
             return Prompt(mode=mode, system=system, user=user, version=version)
         case PromptKind.PLAIN:
-            system = _fill("plain.md", working=working, target=target.value)
+            system = _write_plain(target=target, surface=surface, working=working)
             return Prompt(mode=mode, system=system, user=user, version=version)
 
 
@@ -121,11 +123,15 @@ def hash_prompts() -> dict[str, str]:
     return {name: short_hash(hash_text(_read(name))) for name in names}
 
 
-def _write_rank_aware(task: Task, *, target: Target, working: str) -> str:
+def _write_rank_aware(task: Task, *, target: Target, surface: Surface, working: str) -> str:
     chip = load_chip(target)
     return _fill(
         "rank_aware.md",
         working=working,
+        example=_write_example(surface, chip),
+        functions=_fill(
+            f"functions_{surface.value}.md", functions=", ".join(_list_functions())
+        ).strip(),
         target=target.value,
         plan="\n".join(write_plan(task, chip)),
         instructions="\n".join(_write_instructions(chip)),
@@ -133,7 +139,6 @@ def _write_rank_aware(task: Task, *, target: Target, working: str) -> str:
             op.name for op in ALU_OPS.values() if op.first_generation <= chip.generation
         ),
         activations=", ".join(ACTIVATIONS),
-        functions=", ".join(_list_functions()),
         dtypes=", ".join(_list_dtypes(chip)),
         generation=chip.generation,
         partitions=chip.partitions,
@@ -145,6 +150,29 @@ def _write_rank_aware(task: Task, *, target: Target, working: str) -> str:
         moving_max=chip.matmul_moving_free_max,
         dma_row_bytes=chip.dma_efficient_descriptor_bytes,
     )
+
+
+def _write_example(surface: Surface, chip: ChipSpec) -> str:
+    """A whole kernel of the surface, and what the surface asks for."""
+    return _fill(
+        f"example_{surface.value}.md",
+        partitions=chip.partitions,
+        kept=", ".join(f"`nl.{name}`" for name in sorted(KEPT)),
+        sbuf_last=chip.sbuf_usable_partition_bytes - 1,
+        psum_bank_bytes=chip.psum_bank_bytes,
+        psum_last=(chip.psum_banks - 1) * chip.psum_bank_bytes,
+    ).strip()
+
+
+def _write_plain(*, target: Target, surface: Surface, working: str) -> str:
+    """Without the chip; but a surface that refuses kernels has to say for what."""
+    asked = ""
+    match surface:
+        case Surface.NKI:
+            pass
+        case Surface.ISA:
+            asked = f"\n{_write_example(surface, load_chip(target))}\n"
+    return _fill("plain.md", working=working, target=target.value, surface=asked)
 
 
 def _write_sizes(task: Task) -> str:

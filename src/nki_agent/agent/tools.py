@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -40,6 +40,7 @@ from nki_agent.agent.tool_specs import (
 )
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.base.seeds import seed_for
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_percent, format_summary
 from nki_agent.llm.protocol import Json, ToolCall, ToolSpec
@@ -92,11 +93,13 @@ class Toolbox:
         root_seed: int,
         tools: Sequence[Tool] = ALL_TOOLS,
         archive: Archive | None = None,
+        surface: Surface = Surface.NKI,
     ) -> None:
         """Let `judging` judge drafts; every seed comes from `root_seed`.
 
         `find_kernels` is offered only where there is an archive with something in it.
         """
+        self._surface = surface
         self.submitted: str | None = None
         """What the model handed in, once it has."""
         self._judging = judging
@@ -209,14 +212,11 @@ class Toolbox:
         times = self._repeats.add(source, tool, stage, fault)
         fix = None
         if stage is Stage.REFUSED:
-            fix = await asyncio.to_thread(find_fix, source, target=self._target)
-        return Draft(
-            source=source,
-            fix="" if fix is None else str(fix),
-            times=times,
-            target=self._target,
-            has_verify=Tool.VERIFY in self._tools,
-        )
+            fix = await asyncio.to_thread(
+                find_fix, source, target=self._target, surface=self._surface
+            )
+        draft = self._plain(source)
+        return replace(draft, fix="" if fix is None else str(fix), times=times)
 
     def _find_same(self, source: str, tool: Tool) -> Answer | None:
         earlier = self._repeats.find(source, tool)
@@ -290,7 +290,8 @@ class Toolbox:
 
     async def _look_up(self, arguments: Json) -> Answer:
         query = msgspec.convert(arguments, QueryArguments).query
-        return Answer(text=f"{look_up(query, target=self._target)}\n{NEXT_KERNEL}")
+        found = look_up(query, target=self._target, surface=self._surface)
+        return Answer(text=f"{found}\n{NEXT_KERNEL}")
 
     async def _find(self, arguments: Json) -> Answer:
         assert self._archive is not None
@@ -310,8 +311,11 @@ class Toolbox:
         return found
 
     def _plain(self, source: str) -> Draft:
-        has_verify = Tool.VERIFY in self._tools
-        return Draft(source=source, target=self._target, has_verify=has_verify)
+        return Draft(
+            source=source,
+            target=self._target if self._surface is Surface.NKI else None,
+            has_verify=Tool.VERIFY in self._tools,
+        )
 
     def _find_source(self, arguments: Json) -> str | None:
         known = {key: value for key, value in arguments.items() if key != "line"}

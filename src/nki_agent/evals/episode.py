@@ -25,6 +25,7 @@ from nki_agent.base.diagnostic import Severity, clean
 from nki_agent.base.seeds import seed_for
 from nki_agent.bench.attempt import Attempt, Cost, Proof, ShapeSpeed
 from nki_agent.bench.suite import SuiteTask
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_figure, format_percent
 from nki_agent.llm.protocol import Model
@@ -51,6 +52,7 @@ class Assignment:
     mode: Mode
     limits: Limits
     perf: bool
+    surface: Surface = Surface.NKI
     folder: Path
     """Where trajectory and kernel go."""
     ablation: Ablation = WHOLE
@@ -74,6 +76,7 @@ async def run_attempt(
         root_seed=assignment.root_seed,
         tools=assignment.ablation.tools,
         archive=assignment.archive,
+        surface=assignment.surface,
     )
     prompt = make_prompt(
         task,
@@ -81,6 +84,7 @@ async def run_attempt(
         mode=assignment.mode,
         limits=assignment.limits,
         ablation=tools.restrict(assignment.ablation),
+        surface=assignment.surface,
     )
     assignment.folder.mkdir(parents=True, exist_ok=True)
     path = assignment.folder / "trajectory.jsonl"
@@ -141,6 +145,7 @@ def _make_attempt(
         message=episode.message[:MESSAGE_LENGTH_MAX],
         codes=tuple(dict.fromkeys(d.code for d in errors if d.severity is Severity.ERROR)),
         kernel_hash=None if kernel is None else kernel.hash,
+        surface=assignment.surface,
         proof=proof,
         speeds=tuple(_speed(assignment, v, find_baseline) for v in spoken[-1:]),
         cost=Cost(

@@ -31,13 +31,14 @@ from inspect_ai.scorer import (
 from inspect_ai.solver import Generate, TaskState, solver
 
 from nki_agent.agent.ablation import Ablation, PromptKind, make_ablation
-from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.episode import Limits, Mode, find_turns
 from nki_agent.agent.trajectory import Turn, read_trajectory
 from nki_agent.base.clock import SystemClock
-from nki_agent.base.seeds import draw_root_seed, seed_for
+from nki_agent.base.seeds import draw_root_seed, require_seed, seed_for
 from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.splits import find_split
 from nki_agent.bench.suite import BUILTIN, builtin_suite
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target as Chip
 from nki_agent.evals.episode import Assignment, describe_attempt, run_attempt
 from nki_agent.evals.workshop import LocalWorkshop, find_baseline
@@ -55,7 +56,8 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
     split: str = "smoke-12",
     target: str = "trn2",
     mode: str = Mode.LOOP.value,
-    turns: int = Limits().turns,
+    surface: str = Surface.NKI.value,
+    turns: int | None = None,
     prompt: str = PromptKind.RANK_AWARE.value,
     tools: str | None = None,
     perf: bool = False,
@@ -68,7 +70,8 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
         split: full-250, stratified-150, stratified-60 or smoke-12.
         target: trn1, inf2, trn2 or trn3.
         mode: `loop` with tools, or `single-shot`.
-        turns: Most model calls in a loop.
+        surface: `nki`, or `isa`: instructions alone, at explicit addresses.
+        turns: Most model calls in a loop; 10, on `isa` 15, 20, 25 by level, if left out.
         prompt: `rank-aware` or `plain`.
         tools: `all`, `none`, or some: `compile,verify`.
         perf: Try right kernels at their perf shapes too; only those count as fast.
@@ -94,10 +97,11 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
         solver=kernel_author(
             target=target,
             mode=mode,
+            surface=surface,
             turns=1 if chosen is Mode.SINGLE_SHOT else turns,
             ablation=msgspec.to_builtins(make_ablation(PromptKind(prompt), tools, mode=chosen)),
             perf=perf,
-            seed=draw_root_seed() if seed is None else seed,
+            seed=draw_root_seed() if seed is None else require_seed(seed),
             workers=workers,
         ),
         scorer=kernel_judge(),
@@ -106,18 +110,19 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
 
 
 @solver
-def kernel_author(  # noqa: PLR0913 - Inspect records these one by one
+def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
+    *,
     target: str,
     mode: str,
-    turns: int,
-    *,
+    surface: str,
+    turns: int | None,
     ablation: dict[str, Any],
     perf: bool,
     seed: int,
     workers: int | None,
 ) -> Any:
     """Our episode with the model of the evaluation."""
-    suite, chip = builtin_suite(), Chip(target)
+    suite, chip, chosen = builtin_suite(), Chip(target), Surface(surface)
     shop: list[LocalWorkshop] = []
 
     def open_shop() -> LocalWorkshop:
@@ -128,6 +133,7 @@ def kernel_author(  # noqa: PLR0913 - Inspect records these one by one
                     model=BUILTIN,
                     executor=LocalExecutor(workers=workers),
                     baseline=find_baseline(suite),
+                    surface=chosen,
                 )
             )
         return shop[0]
@@ -145,7 +151,10 @@ def kernel_author(  # noqa: PLR0913 - Inspect records these one by one
                     sample=state.epoch,
                     root_seed=seed_for(seed, entry.id, chip.value, state.epoch),
                     mode=Mode(mode),
-                    limits=Limits(turns=turns),
+                    limits=Limits(
+                        turns=find_turns(chosen, entry.level) if turns is None else turns
+                    ),
+                    surface=chosen,
                     perf=perf,
                     folder=Path(folder),
                     ablation=msgspec.convert(ablation, Ablation),
