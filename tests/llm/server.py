@@ -1,0 +1,211 @@
+"""A local server that speaks Anthropic's Messages, OpenAI's Chat and Bedrock's Converse.
+
+What it answers is a list of steps: a reply in neutral form, an HTTP error, or a line that drops. The
+last step is repeated. Every request is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+KEY = "key-that-must-not-leak-0123456789"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Say:
+    """A reply: its text, its calls as (name, arguments), why it ended."""
+
+    text: str = ""
+    calls: Sequence[tuple[str, Any]] = ()
+    stop: str = ""
+    cached: int = 0
+    written: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fail:
+    status: int
+    code: str = "error"
+    message: str = "something is wrong"
+    retry_after: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop:
+    """The line breaks: before the answer, or in its middle."""
+
+    after_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hang:
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raw:
+    body: bytes
+
+
+Step = Say | Fail | Drop | Hang | Raw
+
+
+@dataclass
+class Wire:
+    url: str
+    steps: list[Step]
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def next_step(self) -> Step:
+        return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+
+
+def openai_body(say: Say, model: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": say.text or None}
+    if say.calls:
+        message["tool_calls"] = [
+            {
+                "id": f"call_{n}",
+                "type": "function",
+                "function": {
+                    "name": name,
+                    "arguments": given if isinstance(given, str) else json.dumps(given),
+                },
+            }
+            for n, (name, given) in enumerate(say.calls)
+        ]
+    stop = say.stop or ("tool_calls" if say.calls else "stop")
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": stop}],
+        "usage": {
+            "prompt_tokens": 1000,
+            "completion_tokens": 50,
+            "total_tokens": 1050,
+            "prompt_tokens_details": {"cached_tokens": say.cached},
+        },
+    }
+
+
+def anthropic_body(say: Say, model: str) -> dict[str, Any]:
+    content: list[dict[str, Any]] = [{"type": "text", "text": say.text}] if say.text else []
+    content += [
+        {"type": "tool_use", "id": f"toolu_{n}", "name": name, "input": given}
+        for n, (name, given) in enumerate(say.calls)
+    ]
+    stop = {"length": "max_tokens", "content_filter": "refusal"}.get(say.stop, say.stop)
+    return {
+        "id": "msg",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": stop or ("tool_use" if say.calls else "end_turn"),
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 1000 - say.cached - say.written,
+            "output_tokens": 50,
+            "cache_creation_input_tokens": say.written,
+            "cache_read_input_tokens": say.cached,
+        },
+    }
+
+
+def bedrock_body(say: Say) -> dict[str, Any]:
+    content: list[dict[str, Any]] = [{"text": say.text}] if say.text else []
+    content += [
+        {"toolUse": {"toolUseId": f"t{n}", "name": name, "input": given}}
+        for n, (name, given) in enumerate(say.calls)
+    ]
+    return {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": "tool_use" if say.calls else "end_turn",
+        "usage": {"inputTokens": 1000, "outputTokens": 50, "totalTokens": 1050},
+        "metrics": {"latencyMs": 1},
+    }
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        wire: Wire = self.server.wire  # type: ignore[attr-defined]
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        with wire.lock:
+            wire.requests.append(request)
+            wire.headers.append({k.lower(): v for k, v in self.headers.items()})
+            wire.paths.append(self.path)
+            step = wire.next_step()
+        match step:
+            case Say():
+                self.send(200, json.dumps(self.body(step, request)).encode())
+            case Raw(body=body):
+                self.send(200, body)
+            case Fail():
+                kind = {"type": step.code, "code": step.code, "message": step.message}
+                record = {"type": "error", "error": kind, "message": step.message}
+                self.send(step.status, json.dumps(record).encode(), retry_after=step.retry_after)
+            case Drop(after_bytes=count):
+                if count is not None:
+                    body = json.dumps(self.body(Say(text="x" * 100), request)).encode()
+                    self.send(200, body, cut=count)
+                self.close_connection = True
+            case Hang(seconds=seconds):
+                time.sleep(seconds)
+                self.close_connection = True
+
+    def body(self, say: Say, request: dict[str, Any]) -> dict[str, Any]:
+        if self.path.endswith("/chat/completions"):
+            return openai_body(say, request["model"])
+        if self.path.endswith("/converse"):
+            return bedrock_body(say)
+        return anthropic_body(say, request["model"])
+
+    def send(
+        self, status: int, data: bytes, *, retry_after: str = "", cut: int | None = None
+    ) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        if retry_after:
+            self.send_header("retry-after", retry_after)
+        self.end_headers()
+        self.wfile.write(data if cut is None else data[:cut])
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    wire: Wire
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone away is part of the tests."""
+
+
+@contextmanager
+def serve(*steps: Step) -> Iterator[Wire]:
+    server = Server(("127.0.0.1", 0), Handler)
+    server.wire = Wire(f"http://127.0.0.1:{server.server_port}", list(steps))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.wire
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
