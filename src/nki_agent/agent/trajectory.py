@@ -65,6 +65,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="end", tag_field="
     usage: Usage
     stage: Stage | None
     wall_ms: float
+    usd: float | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +89,7 @@ class Trajectory:
 
     def __init__(self, path: Path | None, *, clock: Clock, watch: Watch = watch_nothing) -> None:
         """Append to the file at `path`; times come from `clock`."""
-        self._path = path
+        self.path = path
         self._watch = watch
         self._clock = clock
 
@@ -98,8 +99,8 @@ class Trajectory:
 
     def add(self, event: Event) -> None:
         """Store, then show."""
-        if self._path is not None:
-            append_line(self._path, event)
+        if self.path is not None:
+            append_line(self.path, event)
         self._watch(event)
 
     def announce(self, what: str, *, turn: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from nki_agent.agent.episode import Limits, Mode
@@ -15,7 +16,6 @@ from nki_agent.agent.folder import make_run_folder
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
-from nki_agent.base.seeds import draw_root_seed
 from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.baselines import Baseline
 from nki_agent.bench.splits import find_split
@@ -25,16 +25,32 @@ from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, UNSANDBOXED_HELP, printable, read_target
 from nki_agent.cli.outcome import paint_stage
 from nki_agent.cli.screen import say, show, show_json
+from nki_agent.cli.solve import choose_seed
+from nki_agent.cli.spending import (
+    DEFAULT_REPLY_TOKENS,
+    DEFAULT_TASK_TOKENS,
+    BudgetDollars,
+    BudgetTokens,
+    GpuHour,
+    Prices,
+    ReplyTokens,
+    Spending,
+    TaskDollars,
+    TaskTokens,
+    require_price,
+)
 from nki_agent.evals.attempts import AttemptLog
 from nki_agent.evals.config import EvalConfig, TaskRef, Versions
 from nki_agent.evals.episode import describe_attempt
 from nki_agent.evals.results import LINES, read_config, read_results
-from nki_agent.evals.run import Evaluation, Progress
+from nki_agent.evals.run import ATTEMPTS, Evaluation, Progress
+from nki_agent.evals.spent import find_trajectories, read_spent
 from nki_agent.evals.workshop import LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
-from nki_agent.llm.choose import require_model_name
+from nki_agent.llm.choose import MODEL_HELP, ModelSource, require_model_name
+from nki_agent.llm.meter import Purse
 from nki_agent.report.markdown import write_groups
 
 ALL_TASKS = "all"
@@ -42,6 +58,7 @@ DEFAULT_SPLIT = "smoke-12"
 SPLIT_HELP = "Which tasks: full-250, stratified-150, stratified-60 or smoke-12; `all` of a suite."
 SUITE_HELP = "A suite that `bench import` has written, in place of our own."
 TRUST_HELP = "Run the suite's task files in this process; the built-in author needs to read them."
+EPISODES_HELP = "Episodes at once; two a worker if left out, of which one waits for its model."
 EPISODES_PER_WORKER = 2
 
 
@@ -50,13 +67,14 @@ class Machine:
     """What this machine gives to a run; not part of its config."""
 
     workers: int | None
+    episodes: int | None
     trust_suite: bool
     as_json: bool
 
 
 def run(
     *,
-    model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN_MODEL,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = BUILTIN_MODEL,
     split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
     suite: Annotated[Path | None, typer.Option(metavar="DIR", help=SUITE_HELP)] = None,
     task: Annotated[list[str] | None, typer.Option(help="One task by its id; repeatable.")] = None,
@@ -72,15 +90,34 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with this run; nothing else is read.")
     ] = None,
+    prices: Prices = None,
+    gpu_hour: GpuHour = None,
+    budget_dollars: BudgetDollars = None,
+    budget_tokens: BudgetTokens = None,
+    task_dollars: TaskDollars = None,
+    task_tokens: TaskTokens = DEFAULT_TASK_TOKENS,
+    reply_tokens: ReplyTokens = DEFAULT_REPLY_TOKENS,
+    episodes: Annotated[int | None, typer.Option(min=1, help=EPISODES_HELP)] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Judging processes.")] = None,
     trust_suite: Annotated[bool, typer.Option("--trust-suite", help=TRUST_HELP)] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> None:
     """Let an author write kernels for the tasks of a suite, and score them."""
-    machine = Machine(workers=workers, trust_suite=trust_suite, as_json=as_json)
+    machine = Machine(
+        workers=workers, episodes=episodes, trust_suite=trust_suite, as_json=as_json
+    )
+    spending = Spending(
+        prices=prices,
+        gpu_hour=gpu_hour,
+        budget_dollars=budget_dollars,
+        budget_tokens=budget_tokens,
+        task_dollars=task_dollars,
+        task_tokens=task_tokens,
+        reply_tokens=reply_tokens,
+    )
     if resume is not None:
-        guard(_resume)(resume, machine, suite=suite)
+        guard(_resume)(resume, machine, suite=suite, spending=spending)
         return
 
     def begin() -> ExitCode:
@@ -100,10 +137,12 @@ def run(
             mode=mode,
             targets=tuple(read_target(name.strip()) for name in target.split(",")),
             samples=samples,
-            limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+            limits=spending.make_limits(mode=mode, turns=turns),
             perf=perf,
-            seed=draw_root_seed() if seed is None else seed,
+            seed=choose_seed(seed, model),
             allow_unsandboxed=allow_unsandboxed,
+            tariff=spending.make_tariff(model),
+            budget=spending.make_budget(),
         )
         folder = make_run_folder(
             runs, kind="evals", subject=config.split, config=config, clock=SystemClock()
@@ -149,7 +188,9 @@ def _name_split(split: str | None, *, suite: Path | None, task: list[str] | None
     return split or (DEFAULT_SPLIT if suite is None else ALL_TASKS)
 
 
-def _resume(folder: Path, machine: Machine, *, suite: Path | None) -> ExitCode:
+def _resume(
+    folder: Path, machine: Machine, *, suite: Path | None, spending: Spending
+) -> ExitCode:
     config = read_config(folder)
     chosen = builtin_suite() if suite is None else read_suite(suite)
     found = make_versions(chosen, find_baseline(chosen))
@@ -159,6 +200,10 @@ def _resume(folder: Path, machine: Machine, *, suite: Path | None) -> ExitCode:
             f" ({config.versions.suite_hash[:12]}), cost model {config.versions.cost_model}",
             hint="name the same suite with `--suite`, or start a new run; results are never mixed",
         )
+    budget = spending.make_budget(config.budget)
+    if budget.usd is not None:
+        require_price(config.tariff, config.model)
+    config = msgspec.structs.replace(config, budget=budget)
     return _carry_out(config, folder, chosen, machine)
 
 
@@ -168,8 +213,10 @@ def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine)
         log = stack.enter_context(AttemptLog(folder / LINES, warn=_note))
         limits = FarmLimits(allow_unsandboxed=config.allow_unsandboxed)
         executor = stack.enter_context(LocalExecutor(workers=machine.workers, limits=limits))
+        usd, tokens = read_spent(find_trajectories(folder / ATTEMPTS))
+        purse = Purse(config.budget, usd=usd, tokens=tokens)
         workshop = LocalWorkshop(
-            model=config.model,
+            models=ModelSource(config.model, tariff=config.tariff, purse=purse),
             executor=executor,
             baseline=find_baseline(suite),
             trust_suite=machine.trust_suite,
@@ -185,7 +232,7 @@ def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine)
             clock=SystemClock(),
         )
         try:
-            episodes = executor.capacity * EPISODES_PER_WORKER // 2
+            episodes = machine.episodes or executor.capacity * EPISODES_PER_WORKER // 2
             progress = asyncio.run(evaluation.carry_out(episodes=episodes, watch=_show_progress))
         except BaseException as error:
             error.add_note(f"kept: go on with `nki-agent bench run --resume {printable(folder)}`")
@@ -219,12 +266,15 @@ def _conclude(folder: Path, progress: Progress, *, as_json: bool) -> ExitCode:
         show(write_groups([g for g in groups if g.kind in {"all", "level"}]))
     for task, why in progress.unusable.items():
         say(f"unusable  {clean(task)}: {clean(why)}")
+    if progress.unpaid:
+        say(f"stopped   {clean(progress.unpaid)}")
     for name, why in progress.lost.items():
         say(f"lost      {clean(name)}: {clean(why)}")
     for name, path in progress.faulted.items():
         say(f"a bug of nki-agent stopped {clean(name)}: its traceback is in {printable(path)}")
     say(f"run       {printable(folder)}")
     if not progress.is_whole:
-        say(f"hint: `nki-agent bench run --resume {printable(folder)}` makes what is missing")
-        return ExitCode.FAILURE
+        more = " --budget-…` with more" if progress.unpaid else "`"
+        say(f"hint: `nki-agent bench run --resume {printable(folder)}{more} makes what is missing")
+        return ExitCode.FAILURE if progress.lost or progress.faulted else ExitCode.NOT_RIGHT
     return ExitCode.USAGE if progress.unusable else ExitCode.RIGHT

@@ -18,6 +18,7 @@ from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.folder import RunFolder, make_run_folder
 from nki_agent.agent.judging import OneJudge
 from nki_agent.agent.loop import solve as run_episode
+from nki_agent.agent.past import STOPPED, begin_or_go_on, hold
 from nki_agent.agent.prompt import Prompt, make_prompt
 from nki_agent.agent.tools import Toolbox
 from nki_agent.agent.trajectory import Started, Trajectory
@@ -42,10 +43,26 @@ from nki_agent.cli.inputs import (
 from nki_agent.cli.outcome import INDENT, exit_code_of, write_next, write_outcome
 from nki_agent.cli.progress import Progress
 from nki_agent.cli.screen import show, show_json
+from nki_agent.cli.spending import (
+    DEFAULT_REPLY_TOKENS,
+    DEFAULT_TASK_TOKENS,
+    BudgetDollars,
+    BudgetTokens,
+    GpuHour,
+    Prices,
+    ReplyTokens,
+    Spending,
+    TaskDollars,
+    TaskTokens,
+    write_usd,
+)
 from nki_agent.cost.perfetto import write_trace
 from nki_agent.cost.summary import Summary
-from nki_agent.llm.choose import BUILTIN, choose_model, require_model_name
+from nki_agent.llm.choose import BUILTIN, MODEL_HELP, ModelSource, require_model_name
+from nki_agent.llm.meter import Budget, Purse
+from nki_agent.llm.prices import Tariff
 from nki_agent.llm.protocol import Model, Usage
+from nki_agent.llm.recorded import find_seed
 from nki_agent.program.records import Dialect
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge
@@ -73,6 +90,8 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     allow_unsandboxed: bool
     untrusted_task: bool = False
+    tariff: Tariff = Tariff()
+    budget: Budget = Budget()
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +105,8 @@ class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
     wall_ms: float
     kernel: str | None
     verdict: Verdict | None
+    usd: float | None = None
+    """What the model cost; None where no price is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +131,7 @@ class Run:
         )
         with Progress(clock=self.clock, turns=config.limits.turns) as progress:
             trajectory = Trajectory(self.folder.trajectory, clock=self.clock, watch=progress.show)
-            trajectory.add(self._start(trajectory, prompt))
+            past = begin_or_go_on(trajectory, self._start(trajectory, prompt))
             try:
                 return asyncio.run(
                     run_episode(
@@ -120,6 +141,7 @@ class Run:
                         limits=config.limits,
                         clock=self.clock,
                         trajectory=trajectory,
+                        past=past,
                     )
                 )
             finally:
@@ -160,13 +182,20 @@ def solve(
         Path, typer.Argument(metavar="TASK.py", help="A PyTorch or NumPy reference with inputs.")
     ],
     *,
-    model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
     turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
     seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
+    prices: Prices = None,
+    gpu_hour: GpuHour = None,
+    budget_dollars: BudgetDollars = None,
+    budget_tokens: BudgetTokens = None,
+    task_dollars: TaskDollars = None,
+    task_tokens: TaskTokens = DEFAULT_TASK_TOKENS,
+    reply_tokens: ReplyTokens = DEFAULT_REPLY_TOKENS,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
@@ -178,6 +207,15 @@ def solve(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
             hint="read the file and leave the option out, or use another `--model`",
         )
+    spending = Spending(
+        prices=prices,
+        gpu_hour=gpu_hour,
+        budget_dollars=budget_dollars,
+        budget_tokens=budget_tokens,
+        task_dollars=task_dollars,
+        task_tokens=task_tokens,
+        reply_tokens=reply_tokens,
+    )
     source = read_text(task, what="task")
     config = SolveConfig(
         task=printable(task),
@@ -186,16 +224,19 @@ def solve(
         dialect=require_dialect(dialect),
         model=model,
         mode=mode,
-        limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
-        seed=draw_root_seed() if seed is None else seed,
+        limits=spending.make_limits(mode=mode, turns=turns),
+        seed=choose_seed(seed, model),
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
+        tariff=spending.make_tariff(model),
+        budget=spending.make_budget(),
     )
     clock = SystemClock()
     folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
     try:
         folder.task.write_text(source, encoding="utf-8")
-        episode, summary = _carry_out(task, config, folder, clock=clock)
+        with hold(folder.path):
+            episode, summary = carry_out(task, config, folder, clock=clock)
     except BaseException as error:
         with contextlib.suppress(OSError):  # a full disk must not hide what came first
             folder.error.write_text(
@@ -203,6 +244,26 @@ def solve(
             )
         error.add_note(f"kept: {folder.path}")
         raise
+    return conclude(episode, folder, config, summary=summary, as_json=as_json)
+
+
+def choose_seed(given: int | None, model: str) -> int:
+    """The seed that is named; else that of the recording, so that answers repeat; else a new one."""
+    if given is not None:
+        return given
+    recorded = find_seed(model)
+    return draw_root_seed() if recorded is None else recorded
+
+
+def conclude(
+    episode: Episode,
+    folder: RunFolder,
+    config: SolveConfig,
+    *,
+    summary: Summary | None,
+    as_json: bool,
+) -> ExitCode:
+    """Say what came of a run."""
     if as_json:
         show_json(_make_report(episode, folder))
     else:
@@ -210,17 +271,28 @@ def solve(
     return _exit_code(episode)
 
 
-def _carry_out(
-    path: Path, config: SolveConfig, folder: RunFolder, *, clock: Clock
+def carry_out(
+    path: Path,
+    config: SolveConfig,
+    folder: RunFolder,
+    *,
+    clock: Clock,
+    purse: Purse | None = None,
 ) -> tuple[Episode, Summary | None]:
     """Load, run the episode, write what came of it."""
     task = read_task(
         path, untrusted=config.untrusted_task, allow_unsandboxed=config.allow_unsandboxed
     )
-    model = choose_model(
-        config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
-    )
-    with Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed) as judge:
+    with contextlib.ExitStack() as stack:
+        models = ModelSource(
+            config.model, tariff=config.tariff, purse=purse or Purse(config.budget), clock=clock
+        )
+        model = stack.enter_context(models).make_model(
+            make_builtin=lambda: BuiltinAuthor(task, target=config.target)
+        )
+        judge = stack.enter_context(
+            Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed)
+        )
         run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, model=model)
         episode = run.carry_out()
         return episode, run.write_results(episode)
@@ -236,6 +308,7 @@ def _make_report(episode: Episode, folder: RunFolder) -> SolveReport:
         wall_ms=episode.wall_ms,
         kernel=printable(folder.kernel) if episode.kernel is not None else None,
         verdict=episode.verdict,
+        usd=episode.usd,
     )
 
 
@@ -251,6 +324,10 @@ def _write_report(
         end = episode.end.value.replace("_", " ")
         yield f"end         {end}: {indent(episode.message, INDENT).lstrip()}"
     yield f"run         {folder.path}"
+    if episode.usage.total_tokens:
+        yield f"cost        {write_usd(episode.usd)}, {episode.usage.total_tokens} tokens"
+    if episode.end in STOPPED:
+        yield f"go on       nki-agent resume {folder.path}"
     if summary is not None:
         yield from write_next(
             folder.kernel, task=Path(config.task), timeline=folder.timeline, summary=summary
@@ -261,7 +338,7 @@ def _exit_code(episode: Episode) -> ExitCode:
     if episode.verdict is not None:
         return exit_code_of(episode.verdict.stage)
     match episode.end:
-        case End.MODEL_ERROR | End.FAILED:
+        case End.MODEL_ERROR | End.MODEL_AWAY | End.FAILED:
             return ExitCode.FAILURE
         case End.INTERRUPTED:
             return ExitCode.INTERRUPTED
@@ -271,6 +348,8 @@ def _exit_code(episode: Episode) -> ExitCode:
             | End.TURNS
             | End.WALL_TIME
             | End.TOKENS
+            | End.BUDGET
+            | End.RUN_BUDGET
             | End.NO_KERNEL
             | End.GAVE_UP
         ):

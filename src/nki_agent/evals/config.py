@@ -8,6 +8,8 @@ import nki_agent
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
+from nki_agent.llm.meter import Budget
+from nki_agent.llm.prices import Tariff
 
 SCHEMA = 1
 """Raised by every change that an older reader would misread."""
@@ -52,3 +54,7 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     seed: int
     """Root of every secret seed."""
     allow_unsandboxed: bool = False
+    tariff: Tariff = Tariff()
+    """How replies are charged."""
+    budget: Budget = Budget()
+    """For all attempts together."""

@@ -41,7 +41,11 @@ from nki_agent.chip.spec import Target as Chip
 from nki_agent.evals.episode import Assignment, describe_attempt, run_attempt
 from nki_agent.evals.workshop import LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
+from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
+from nki_agent.llm.choose import ModelSource
 from nki_agent.llm.inspect_model import InspectModel, to_inspect
+from nki_agent.llm.meter import Budget, MeteredModel, Purse, SharedTime
+from nki_agent.llm.prices import Tariff, read_prices
 from nki_agent.llm.protocol import Message, Role
 
 ATTEMPT, KERNEL = "attempt", "kernel"
@@ -112,7 +116,7 @@ def kernel_author(
         if not shop:
             shop.append(
                 LocalWorkshop(
-                    model=BUILTIN,
+                    models=ModelSource(BUILTIN_MODEL),
                     executor=LocalExecutor(workers=workers),
                     baseline=find_baseline(suite),
                 )
@@ -136,7 +140,7 @@ def kernel_author(
                     perf=perf,
                     folder=Path(folder),
                 ),
-                model=InspectModel(get_model()),
+                model=_meter(get_model()),
                 judging=workshop.make_judging(entry, chip),
                 clock=SystemClock(),
                 find_baseline=workshop.find_baseline,
@@ -145,6 +149,18 @@ def kernel_author(
         return state
 
     return solve
+
+
+def _meter(model: Any) -> MeteredModel:
+    """Inspect's model, with what our table says that it costs; limits are Inspect's own."""
+    asked = InspectModel(model)
+    price = read_prices().find(asked.name)
+    return MeteredModel(
+        asked,
+        tariff=Tariff(price=price),
+        purse=Purse(Budget()),
+        time=SharedTime(SystemClock()),
+    )
 
 
 def _tell(state: TaskState, attempt: Attempt, folder: Path) -> None:

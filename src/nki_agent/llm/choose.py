@@ -21,12 +21,11 @@ from nki_agent.llm.meter import Budget, MeteredModel, Purse, SharedTime
 from nki_agent.llm.prices import FREE, Tariff
 from nki_agent.llm.protocol import Model
 from nki_agent.llm.providers import PROVIDERS, make_inspect_model, require_provider
-from nki_agent.llm.recorded import RecordedModel, read_recording
+from nki_agent.llm.recorded import RECORDED, RecordedModel, read_recording
 from nki_agent.llm.scripted import ScriptedModel, read_script
 
 BUILTIN = "builtin"
 SCRIPTED = "scripted"
-RECORDED = "recorded"
 HF = "hf"
 LOCAL = {SCRIPTED: "FILE", RECORDED: "RUN", HF: "DIR"}
 """Kinds whose name goes on with something on this machine."""

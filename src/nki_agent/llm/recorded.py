@@ -15,7 +15,8 @@ import msgspec
 from nki_agent.base.errors import UsageError
 from nki_agent.llm.protocol import Message, ModelError, Reply, Role, TokenLimits, ToolSpec, Usage
 
-TRAJECTORY = "trajectory.jsonl"
+RECORDED = "recorded"
+TRAJECTORY, CONFIG = "trajectory.jsonl", "config.json"
 SHOWN_MAX = 80
 """Characters of a line that differs."""
 HINT = "`--model recorded/RUN`: the folder of a run, or the file `trajectory.jsonl` in it"
@@ -105,6 +106,21 @@ def read_recording(path: Path) -> tuple[Exchange, ...]:
     if not found:
         raise UsageError(f"the recording `{file}` holds no reply", hint=HINT)
     return tuple(found)
+
+
+def find_seed(name: str) -> int | None:
+    """The root seed of the run that `recorded/RUN` names; None for other models and bare files."""
+    kind, _, rest = name.partition("/")
+    if kind != RECORDED:
+        return None
+    path = Path(rest)
+    config = (path if path.is_dir() else path.parent) / CONFIG
+    try:
+        found: Any = msgspec.json.decode(config.read_bytes())
+        seed = found["seed"]
+    except (OSError, msgspec.MsgspecError, TypeError, KeyError):
+        return None
+    return seed if isinstance(seed, int) else None
 
 
 def _find_line(old: str, new: str) -> str:
