@@ -124,6 +124,32 @@ def anthropic_body(say: Say, model: str) -> dict[str, Any]:
     }
 
 
+def anthropic_stream(say: Say, model: str) -> bytes:
+    """The same reply as events, which the provider sends where many tokens may come."""
+    whole = anthropic_body(say, model)
+    start = {**whole, "content": [], "stop_reason": None}
+    start["usage"] = {**whole["usage"], "output_tokens": 1}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": start}]
+    for index, block in enumerate(whole["content"]):
+        if block["type"] == "text":
+            empty: dict[str, Any] = {"type": "text", "text": ""}
+            delta = {"type": "text_delta", "text": block["text"]}
+        else:
+            empty = {**block, "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        events += [
+            {"type": "content_block_start", "index": index, "content_block": empty},
+            {"type": "content_block_delta", "index": index, "delta": delta},
+            {"type": "content_block_stop", "index": index},
+        ]
+    end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    events += [
+        {"type": "message_delta", "delta": end, "usage": {"output_tokens": 50}},
+        {"type": "message_stop"},
+    ]
+    return b"".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events)
+
+
 def bedrock_body(say: Say) -> dict[str, Any]:
     content: list[dict[str, Any]] = [{"text": say.text}] if say.text else []
     content += [
@@ -140,6 +166,7 @@ def bedrock_body(say: Say) -> dict[str, Any]:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    kind = "application/json"
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -154,7 +181,7 @@ class Handler(BaseHTTPRequestHandler):
             step = wire.next_step()
         match step:
             case Say():
-                self.send(200, json.dumps(self.body(step, request)).encode())
+                self.send(200, self.body(step, request))
             case Raw(body=body):
                 self.send(200, body)
             case Fail():
@@ -163,25 +190,28 @@ class Handler(BaseHTTPRequestHandler):
                 self.send(step.status, json.dumps(record).encode(), retry_after=step.retry_after)
             case Drop(after_bytes=count):
                 if count is not None:
-                    body = json.dumps(self.body(Say(text="x" * 100), request)).encode()
+                    body = self.body(Say(text="x" * 100), request)
                     self.send(200, body, cut=count)
                 self.close_connection = True
             case Hang(seconds=seconds):
                 time.sleep(seconds)
                 self.close_connection = True
 
-    def body(self, say: Say, request: dict[str, Any]) -> dict[str, Any]:
+    def body(self, say: Say, request: dict[str, Any]) -> bytes:
         if self.path.endswith("/chat/completions"):
-            return openai_body(say, request["model"])
+            return json.dumps(openai_body(say, request["model"])).encode()
         if self.path.endswith("/converse"):
-            return bedrock_body(say)
-        return anthropic_body(say, request["model"])
+            return json.dumps(bedrock_body(say)).encode()
+        if request.get("stream"):
+            self.kind = "text/event-stream"
+            return anthropic_stream(say, request["model"])
+        return json.dumps(anthropic_body(say, request["model"])).encode()
 
     def send(
         self, status: int, data: bytes, *, retry_after: str = "", cut: int | None = None
     ) -> None:
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", self.kind)
         self.send_header("content-length", str(len(data)))
         if retry_after:
             self.send_header("retry-after", retry_after)

@@ -247,6 +247,17 @@ def test_lost_reply_is_asked_for_once_more_only(
         assert Asked(wire, name, monkeypatch).ask().text == "ok"
 
 
+@pytest.mark.parametrize("after_bytes", [0, 60, 500, 900])
+def test_stream_that_breaks_is_asked_for_once_more_only(
+    after_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(Drop(after_bytes=after_bytes)) as wire:
+        with pytest.raises(ModelAwayError, match="lost 2 replies"):
+            Asked(wire, ANTHROPIC, monkeypatch).ask(tokens=16_384)
+        assert len(wire.requests) == 2
+        assert wire.requests[0]["stream"]
+
+
 @BOTH
 def test_refused_request_is_not_repeated(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(Fail(status=400, code="invalid_request_error", message="the tool is odd")) as wire:

@@ -91,7 +91,8 @@ def classify(error: BaseException, api: Any) -> Failure:
 def describe(chain: list[BaseException]) -> str:
     """The innermost words, in one line, without anybody's keys."""
     first, last = chain[0], chain[-1]
-    words = getattr(first, "provider_message", None) or str(first) or type(first).__name__
+    words = getattr(first, "provider_message", None) or str(first)
+    words = words.strip() or f"{type(first).__name__} without words"
     if last is not first and str(last) and str(last) not in words:
         words = f"{words} ({last})"
     line = " ".join(clean(hide_secrets(words)).split())
