@@ -1,4 +1,4 @@
-"""An episode that is killed at any moment goes on where it was: no turn is paid twice, none lost."""
+"""An episode killed at any moment goes on where it was: no turn is paid twice, none lost."""
 
 import asyncio
 from collections.abc import Sequence
@@ -114,7 +114,10 @@ def judging(task: Task, judge: Judge) -> Remembering:
 
 
 def start(
-    trajectory: Trajectory, model: ScriptedModel | RecordedModel, judging: Remembering, **limits: object
+    trajectory: Trajectory,
+    model: ScriptedModel | RecordedModel,
+    judging: Remembering,
+    **limits: object,
 ) -> Episode:
     bounds = Limits(**limits)  # type: ignore[arg-type]
     prompt = make_prompt(judging.task, target=Target.TRN2, mode=Mode.LOOP, limits=bounds)
@@ -128,6 +131,8 @@ def start(
         prompt_hash=prompt.hash,
     )
 
+    begin_or_go_on(trajectory, started)
+
     async def run() -> Episode:
         return await solve(
             prompt,
@@ -136,7 +141,6 @@ def start(
             limits=bounds,
             clock=FakeClock(),
             trajectory=trajectory,
-            past=begin_or_go_on(trajectory, started),
         )
 
     return asyncio.run(run())
@@ -181,7 +185,7 @@ def test_killed_episode_goes_on_and_ends_alike(
     with pytest.raises(KilledError):
         start(Mortal(path, at=at, when=when), Counting(SCRIPT), judging)
     paid = sum(isinstance(event, Turn) for event in read_trajectory(path)) if path.exists() else 0
-    # Only the reply whose own line was not written is lost: nothing can be done before its first byte.
+    # Only the reply whose own line was not written is lost: nothing can be done before.
     lost = Counting.asked - paid
     assert lost == int(when != "after" and isinstance(whole[at - 1], Turn))
     Counting.asked = 0
@@ -231,9 +235,9 @@ def test_other_prompt_or_model_begins_anew_and_keeps_the_old(
 
 
 def test_second_process_is_kept_out_of_a_run(tmp_path: Path) -> None:
-    with hold(tmp_path):
-        with pytest.raises(UsageError, match="another process works on the run"), hold(tmp_path):
-            pass
+    refused = pytest.raises(UsageError, match="another process works on the run")
+    with hold(tmp_path), refused, hold(tmp_path):
+        pass
     with hold(tmp_path):
         pass
 
@@ -260,7 +264,7 @@ def test_cut_off_reply_is_told_so_and_its_half_kernel_is_not_judged(judging: Rem
     model = Counting([cut, call(RIGHT, tool="submit")])
     path_free = Trajectory(None, clock=FakeClock())
     seen: list[Event] = []
-    path_free.add = seen.append  # type: ignore[method-assign]
+    path_free.add = seen.append  # type: ignore[method-assign, assignment]
     episode = start(path_free, model, judging)
     assert episode.end is End.SOLVED
     turns = [event for event in seen if isinstance(event, Turn)]

@@ -12,9 +12,9 @@ pytest.importorskip("inspect_ai")
 pytest.importorskip("openai")
 pytest.importorskip("anthropic")
 
-from tests.agent.tiny import RIGHT, WRONG  # noqa: E402
-from tests.cli.calling import Called, call, write_task  # noqa: E402
-from tests.llm.server import KEY, Fail, Say, Step, Wire, serve  # noqa: E402
+from tests.agent.tiny import RIGHT, WRONG
+from tests.cli.calling import Called, call, write_task
+from tests.llm.server import KEY, Fail, Say, Step, Wire, serve
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
 ANTHROPIC, COMPATIBLE = "anthropic/claude-sonnet-4-5", "openai-api/my/m"

@@ -29,7 +29,11 @@ def paid(tool: str, **arguments: str) -> dict[str, Any]:
     return {**use(tool, **arguments), "usage": USAGE}
 
 
-LINES = (paid("verify_kernel", source=REFUSED), paid("verify_kernel", source=WRONG), paid("submit", source=RIGHT))
+LINES = (
+    paid("verify_kernel", source=REFUSED),
+    paid("verify_kernel", source=WRONG),
+    paid("submit", source=RIGHT),
+)
 
 
 def write_prices(folder: Path) -> Path:
@@ -57,7 +61,9 @@ def test_every_turn_is_priced_and_summed(tmp_path: Path) -> None:
     called = solve(tmp_path, "--prices", write_prices(tmp_path))
     assert called.code == 0
     assert called.document["usd"] == pytest.approx(3 * TURN_USD)
-    turns = [e for e in read_trajectory(the_run(tmp_path) / "trajectory.jsonl") if isinstance(e, Turn)]
+    turns = [
+        e for e in read_trajectory(the_run(tmp_path) / "trajectory.jsonl") if isinstance(e, Turn)
+    ]
     assert [t.reply.usd for t in turns] == pytest.approx([TURN_USD] * 3)
     config = json.loads((the_run(tmp_path) / "config.json").read_text())
     assert config["tariff"]["source"] == "a test, 2026-09-01"
@@ -157,7 +163,13 @@ def test_recording_gives_the_same_kernel_and_verdict(tmp_path: Path) -> None:
     told = solve(tmp_path)
     run = the_run(tmp_path)
     again = call(
-        "solve", write_task(tmp_path), "--model", f"recorded/{run}", "--runs", tmp_path / "again", "--json"
+        "solve",
+        write_task(tmp_path),
+        "--model",
+        f"recorded/{run}",
+        "--runs",
+        tmp_path / "again",
+        "--json",
     )
     assert again.code == 0, again.err
     first, second = told.document, again.document
@@ -215,9 +227,7 @@ def test_run_of_the_benchmark_is_recorded_and_said_again(tmp_path: Path) -> None
     fixed = ("--seed", 5, *BENCH)
     call("bench", "run", "--model", model, "--runs", tmp_path / "runs", *fixed)
     run = the_run(tmp_path)
-    again = call(
-        "bench", "run", "--model", f"recorded/{run}", "--runs", tmp_path / "again", *BENCH
-    )
+    again = call("bench", "run", "--model", f"recorded/{run}", "--runs", tmp_path / "again", *BENCH)
     assert again.code == 0, again.err
     assert "no kernel" in again.err
     (other,) = (tmp_path / "again").iterdir()

@@ -1,7 +1,7 @@
 """A local server that speaks Anthropic's Messages, OpenAI's Chat and Bedrock's Converse.
 
-What it answers is a list of steps: a reply in neutral form, an HTTP error, or a line that drops. The
-last step is repeated. Every request is kept.
+What it answers is a list of steps: a reply in neutral form, an HTTP error, or a line that drops.
+The last step is repeated. Every request is kept.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     kind = "application/json"
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
         pass
 
     def do_POST(self) -> None:

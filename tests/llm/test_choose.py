@@ -46,9 +46,7 @@ def test_scripted_reads_its_file(tmp_path: Path) -> None:
         ("recorded", "--model recorded/RUN"),
     ],
 )
-def test_what_is_missing_is_named(
-    name: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_is_named(name: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("openai")
     pytest.importorskip("anthropic")
     for key in KEYS:

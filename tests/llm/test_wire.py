@@ -1,4 +1,4 @@
-"""Providers over their real wire formats: what is sent, what a reply means, what a failure costs."""
+"""Providers over their wire formats: what is sent, what a reply means, what failures cost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ pytest.importorskip("inspect_ai")
 pytest.importorskip("openai")
 pytest.importorskip("anthropic")
 
-from nki_agent.llm.inspect_model import InspectModel, RetryPolicy  # noqa: E402
-from nki_agent.llm.protocol import (  # noqa: E402
+from nki_agent.llm.inspect_model import InspectModel, RetryPolicy
+from nki_agent.llm.protocol import (
     Message,
     ModelAwayError,
     ModelError,
@@ -26,8 +26,8 @@ from nki_agent.llm.protocol import (  # noqa: E402
     ToolSpec,
     Usage,
 )
-from nki_agent.llm.providers import make_inspect_model  # noqa: E402
-from tests.llm.server import KEY, Drop, Fail, Hang, Raw, Say, Step, Wire, serve  # noqa: E402
+from nki_agent.llm.providers import make_inspect_model
+from tests.llm.server import KEY, Drop, Fail, Hang, Raw, Say, Step, Wire, serve
 
 # Inspect leaves streams open, and its libraries warn about each other.
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
@@ -115,7 +115,10 @@ def test_text_and_usage_come_as_the_provider_counts(
 
 @BOTH
 def test_tool_calls_of_one_reply_come_in_order(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = (("verify_kernel", {"source": "a"}), ("verify_kernel", {}))
+    calls: tuple[tuple[str, object], ...] = (
+        ("verify_kernel", {"source": "a"}),
+        ("verify_kernel", {}),
+    )
     reply = ask(name, monkeypatch, Say(text="try", calls=calls))
     assert reply.stop is StopReason.TOOL_CALLS
     assert [(c.name, c.arguments, c.fault) for c in reply.tool_calls] == [
@@ -171,7 +174,10 @@ def test_key_is_sent_to_the_provider_alone(name: str, monkeypatch: pytest.Monkey
 
 
 @BOTH
-@pytest.mark.parametrize(("status", "words"), [(401, "not accept the key"), (403, "may not use"), (404, "does not know this model")])
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(401, "not accept the key"), (403, "may not use"), (404, "does not know this model")],
+)
 def test_closed_door_is_knocked_at_once_and_never_again(
     name: str, status: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,7 +287,10 @@ def test_cut_off_text_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @BOTH
 def test_call_of_a_cut_off_reply_is_not_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = (("verify_kernel", {"source": "a"}), ("verify_kernel", {}))
+    calls: tuple[tuple[str, object], ...] = (
+        ("verify_kernel", {"source": "a"}),
+        ("verify_kernel", {}),
+    )
     reply = ask(name, monkeypatch, Say(calls=calls, stop="length"), tokens=50)
     assert [bool(c.fault) for c in reply.tool_calls] == [False, True]
     assert "cut off at its limit of 50 tokens" in reply.tool_calls[1].fault
@@ -296,9 +305,7 @@ def test_malformed_call_has_a_fault(given: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @BOTH
-def test_ten_megabytes_of_argument_are_not_kept(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ten_megabytes_of_argument_are_not_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = (("verify_kernel", {"source": "#" * (10 << 20)}),)
     reply = ask(name, monkeypatch, Say(calls=calls))
     (call,) = reply.tool_calls

@@ -11,7 +11,6 @@ import asyncio
 import re
 
 from nki_agent.agent.episode import End, Episode, Limits, Mode
-from nki_agent.agent.past import Past
 from nki_agent.agent.prompt import Prompt
 from nki_agent.agent.tools import Answer, Toolbox
 from nki_agent.agent.trajectory import Finished, ToolRun, Trajectory, Turn
@@ -54,14 +53,12 @@ async def solve(
     limits: Limits,
     clock: Clock,
     trajectory: Trajectory,
-    past: Past | None = None,
 ) -> Episode:
     """Let a model write a kernel; the best one is judged at the end, on a seed of its own.
 
-    With `past`, an episode that was stopped goes on after it.
+    An episode that was stopped goes on after the past of its trajectory.
     """
     talk = _Talk(prompt, model, tools, limits=limits, clock=clock, trajectory=trajectory)
-    talk.past = past or talk.past
     try:
         end, message = await talk.run()
         kernel = tools.best
@@ -99,7 +96,6 @@ class _Talk:
         trajectory: Trajectory,
     ) -> None:
         self.turn = 0
-        self.past = Past()
         self._mode = prompt.mode
         self._model = model
         self._tools = tools
@@ -170,10 +166,10 @@ class _Talk:
 
     def _find_reply(self) -> Reply | None:
         """The reply of a turn that an earlier process has paid, with the history it answered."""
-        turn = self.past.find_turn(self.turn)
+        turn = self._trajectory.past.find_turn(self.turn)
         if turn is None:
             if not self._is_live:
-                spent_ns = int(self.past.spent_ms * NS_PER_MS)
+                spent_ns = int(self._trajectory.past.spent_ms * NS_PER_MS)
                 self._start_ns = self._clock.monotonic_ns() - spent_ns
             self._is_live = True
             return None
@@ -244,7 +240,7 @@ class _Talk:
         """What one call answers; what an earlier process was told stays what the model sees."""
         start_ns = self._clock.monotonic_ns()
         answer = Answer(text=call.fault) if call.fault else await self._tools.call(call)
-        if (run := self.past.find_run(self.turn, place)) is not None:
+        if (run := self._trajectory.past.find_run(self.turn, place)) is not None:
             return run.result
         self._trajectory.add(
             ToolRun(

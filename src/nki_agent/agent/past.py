@@ -16,53 +16,28 @@ from pathlib import Path
 import msgspec
 
 from nki_agent.agent.episode import End
-from nki_agent.agent.trajectory import Finished, Started, ToolRun, Trajectory, Turn, read_trajectory
+from nki_agent.agent.trajectory import Finished, Past, Started, Trajectory, read_trajectory
 from nki_agent.base.errors import UsageError
 from nki_agent.base.linefile import find_free_name
 
-STOPPED = frozenset(
-    {End.INTERRUPTED, End.FAILED, End.MODEL_AWAY, End.RUN_BUDGET, End.BUDGET}
-)
+STOPPED = frozenset({End.INTERRUPTED, End.FAILED, End.MODEL_AWAY, End.RUN_BUDGET, End.BUDGET})
 """Ends after which an episode can go on."""
 
 
-class Past:
-    """Turns and answers that are already there."""
-
-    def __init__(self, events: tuple[object, ...] = ()) -> None:
-        """Sort the events of a trajectory."""
-        self._turns = {e.turn: e for e in events if isinstance(e, Turn)}
-        self._runs: dict[int, list[ToolRun]] = {}
-        for event in events:
-            if isinstance(event, ToolRun):
-                self._runs.setdefault(event.turn, []).append(event)
-        self.spent_ms = sum(t.model_ms for t in self._turns.values())
-        self.spent_ms += sum(run.wall_ms for runs in self._runs.values() for run in runs)
-
-    def find_turn(self, turn: int) -> Turn | None:
-        """The turn of this number, if it was paid."""
-        return self._turns.get(turn)
-
-    def find_run(self, turn: int, place: int) -> ToolRun | None:
-        """What the call at this place of a turn's reply answered, from 1 on."""
-        runs = self._runs.get(turn, [])
-        return runs[place - 1] if place <= len(runs) else None
-
-
-def begin_or_go_on(trajectory: Trajectory, started: Started) -> Past:
-    """Write the first line of an episode; or, where its file has one, what comes after it."""
+def begin_or_go_on(trajectory: Trajectory, started: Started) -> None:
+    """Write the first line of an episode; or, where its file has one, go on after what it holds."""
     path = trajectory.path
     if path is None or not path.exists():
         trajectory.add(started)
-        return Past()
+        return
     cut_torn_line(path)
     events = read_trajectory(path)
     if not events or not is_same(events[0], started):
         if events:
             path.rename(find_free_name(path, "old"))
         trajectory.add(started)
-        return Past()
-    return Past(events)
+        return
+    trajectory.past = Past(events)
 
 
 def is_same(first: object, started: Started) -> bool:

@@ -26,19 +26,7 @@ from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, UNSANDBOXED_HELP, print
 from nki_agent.cli.outcome import paint_stage
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.cli.solve import choose_seed
-from nki_agent.cli.spending import (
-    DEFAULT_REPLY_TOKENS,
-    DEFAULT_TASK_TOKENS,
-    BudgetDollars,
-    BudgetTokens,
-    GpuHour,
-    Prices,
-    ReplyTokens,
-    Spending,
-    TaskDollars,
-    TaskTokens,
-    require_price,
-)
+from nki_agent.cli.spending import Spending, require_price, takes_spending
 from nki_agent.evals.attempts import AttemptLog
 from nki_agent.evals.config import EvalConfig, TaskRef, Versions
 from nki_agent.evals.episode import describe_attempt
@@ -72,6 +60,7 @@ class Machine:
     as_json: bool
 
 
+@takes_spending
 def run(
     *,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = BUILTIN_MODEL,
@@ -90,13 +79,7 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with this run; nothing else is read.")
     ] = None,
-    prices: Prices = None,
-    gpu_hour: GpuHour = None,
-    budget_dollars: BudgetDollars = None,
-    budget_tokens: BudgetTokens = None,
-    task_dollars: TaskDollars = None,
-    task_tokens: TaskTokens = DEFAULT_TASK_TOKENS,
-    reply_tokens: ReplyTokens = DEFAULT_REPLY_TOKENS,
+    spending: Spending,
     episodes: Annotated[int | None, typer.Option(min=1, help=EPISODES_HELP)] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Judging processes.")] = None,
     trust_suite: Annotated[bool, typer.Option("--trust-suite", help=TRUST_HELP)] = False,
@@ -104,18 +87,7 @@ def run(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> None:
     """Let an author write kernels for the tasks of a suite, and score them."""
-    machine = Machine(
-        workers=workers, episodes=episodes, trust_suite=trust_suite, as_json=as_json
-    )
-    spending = Spending(
-        prices=prices,
-        gpu_hour=gpu_hour,
-        budget_dollars=budget_dollars,
-        budget_tokens=budget_tokens,
-        task_dollars=task_dollars,
-        task_tokens=task_tokens,
-        reply_tokens=reply_tokens,
-    )
+    machine = Machine(workers=workers, episodes=episodes, trust_suite=trust_suite, as_json=as_json)
     if resume is not None:
         guard(_resume)(resume, machine, suite=suite, spending=spending)
         return
@@ -188,9 +160,7 @@ def _name_split(split: str | None, *, suite: Path | None, task: list[str] | None
     return split or (DEFAULT_SPLIT if suite is None else ALL_TASKS)
 
 
-def _resume(
-    folder: Path, machine: Machine, *, suite: Path | None, spending: Spending
-) -> ExitCode:
+def _resume(folder: Path, machine: Machine, *, suite: Path | None, spending: Spending) -> ExitCode:
     config = read_config(folder)
     chosen = builtin_suite() if suite is None else read_suite(suite)
     found = make_versions(chosen, find_baseline(chosen))
@@ -233,11 +203,18 @@ def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine)
         )
         try:
             episodes = machine.episodes or executor.capacity * EPISODES_PER_WORKER // 2
-            progress = asyncio.run(evaluation.carry_out(episodes=episodes, watch=_show_progress))
+            progress = asyncio.run(_run(evaluation, workshop, episodes=episodes))
         except BaseException as error:
             error.add_note(f"kept: go on with `nki-agent bench run --resume {printable(folder)}`")
             raise
     return _conclude(folder, progress, as_json=machine.as_json)
+
+
+async def _run(evaluation: Evaluation, workshop: LocalWorkshop, *, episodes: int) -> Progress:
+    try:
+        return await evaluation.carry_out(episodes=episodes, watch=_show_progress)
+    finally:
+        await workshop.drop_connections()
 
 
 def _note(text: str) -> None:

@@ -31,7 +31,7 @@ from nki_agent.evals.spent import read_spent
 from nki_agent.llm.meter import Purse
 
 
-def resume(  # noqa: PLR0913 - options
+def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of `solve`.")],
     *,
     prices: Prices = None,

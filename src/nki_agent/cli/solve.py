@@ -43,19 +43,7 @@ from nki_agent.cli.inputs import (
 from nki_agent.cli.outcome import INDENT, exit_code_of, write_next, write_outcome
 from nki_agent.cli.progress import Progress
 from nki_agent.cli.screen import show, show_json
-from nki_agent.cli.spending import (
-    DEFAULT_REPLY_TOKENS,
-    DEFAULT_TASK_TOKENS,
-    BudgetDollars,
-    BudgetTokens,
-    GpuHour,
-    Prices,
-    ReplyTokens,
-    Spending,
-    TaskDollars,
-    TaskTokens,
-    write_usd,
-)
+from nki_agent.cli.spending import Spending, takes_spending, write_usd
 from nki_agent.cost.perfetto import write_trace
 from nki_agent.cost.summary import Summary
 from nki_agent.llm.choose import BUILTIN, MODEL_HELP, ModelSource, require_model_name
@@ -118,6 +106,7 @@ class Run:
     clock: Clock
     task: Task
     judge: Judge
+    models: ModelSource
     model: Model
 
     def carry_out(self) -> Episode:
@@ -131,22 +120,25 @@ class Run:
         )
         with Progress(clock=self.clock, turns=config.limits.turns) as progress:
             trajectory = Trajectory(self.folder.trajectory, clock=self.clock, watch=progress.show)
-            past = begin_or_go_on(trajectory, self._start(trajectory, prompt))
+            begin_or_go_on(trajectory, self._start(trajectory, prompt))
             try:
-                return asyncio.run(
-                    run_episode(
-                        prompt,
-                        self.model,
-                        tools,
-                        limits=config.limits,
-                        clock=self.clock,
-                        trajectory=trajectory,
-                        past=past,
-                    )
-                )
+                return asyncio.run(self._run(prompt, tools, trajectory))
             finally:
                 if tools.best is not None:
                     self.folder.kernel.write_text(tools.best, encoding="utf-8")
+
+    async def _run(self, prompt: Prompt, tools: Toolbox, trajectory: Trajectory) -> Episode:
+        try:
+            return await run_episode(
+                prompt,
+                self.model,
+                tools,
+                limits=self.config.limits,
+                clock=self.clock,
+                trajectory=trajectory,
+            )
+        finally:
+            await self.models.drop_connections()
 
     def write_results(self, episode: Episode) -> Summary | None:
         """Verdict and timeline of the judged kernel; None where it cannot run."""
@@ -177,6 +169,7 @@ class Run:
         )
 
 
+@takes_spending
 def solve(
     task: Annotated[
         Path, typer.Argument(metavar="TASK.py", help="A PyTorch or NumPy reference with inputs.")
@@ -189,13 +182,7 @@ def solve(
     seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
-    prices: Prices = None,
-    gpu_hour: GpuHour = None,
-    budget_dollars: BudgetDollars = None,
-    budget_tokens: BudgetTokens = None,
-    task_dollars: TaskDollars = None,
-    task_tokens: TaskTokens = DEFAULT_TASK_TOKENS,
-    reply_tokens: ReplyTokens = DEFAULT_REPLY_TOKENS,
+    spending: Spending,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
@@ -207,15 +194,6 @@ def solve(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
             hint="read the file and leave the option out, or use another `--model`",
         )
-    spending = Spending(
-        prices=prices,
-        gpu_hour=gpu_hour,
-        budget_dollars=budget_dollars,
-        budget_tokens=budget_tokens,
-        task_dollars=task_dollars,
-        task_tokens=task_tokens,
-        reply_tokens=reply_tokens,
-    )
     source = read_text(task, what="task")
     config = SolveConfig(
         task=printable(task),
@@ -248,7 +226,7 @@ def solve(
 
 
 def choose_seed(given: int | None, model: str) -> int:
-    """The seed that is named; else that of the recording, so that answers repeat; else a new one."""
+    """The seed that is named; else that of the recording, so answers repeat; else a new one."""
     if given is not None:
         return given
     recorded = find_seed(model)
@@ -293,7 +271,15 @@ def carry_out(
         judge = stack.enter_context(
             Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed)
         )
-        run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, model=model)
+        run = Run(
+            config=config,
+            folder=folder,
+            clock=clock,
+            task=task,
+            judge=judge,
+            models=models,
+            model=model,
+        )
         episode = run.carry_out()
         return episode, run.write_results(episode)
 

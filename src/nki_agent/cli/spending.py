@@ -1,10 +1,13 @@
-"""Options that say what a model costs and how much may be spent, for every command that asks one."""
+"""Options that say what a model costs and how much may be spent."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
@@ -15,6 +18,8 @@ from nki_agent.llm.choose import find_free_tariff
 from nki_agent.llm.meter import Budget
 from nki_agent.llm.prices import Tariff, read_prices
 from nki_agent.llm.protocol import TokenLimits
+
+Result = TypeVar("Result")
 
 Prices = Annotated[
     Path | None,
@@ -87,6 +92,41 @@ class Spending:
         if self.budget_tokens is not None:
             budget = msgspec.structs.replace(budget, tokens=self.budget_tokens)
         return budget
+
+
+OPTIONS: dict[str, Any] = {
+    "prices": Prices,
+    "gpu_hour": GpuHour,
+    "budget_dollars": BudgetDollars,
+    "budget_tokens": BudgetTokens,
+    "task_dollars": TaskDollars,
+    "task_tokens": TaskTokens,
+    "reply_tokens": ReplyTokens,
+}
+
+
+def takes_spending(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Give a command these options, which it gets as one argument `spending`."""
+    signature = inspect.signature(function, eval_str=True)
+
+    @functools.wraps(function)
+    def command(**given: Any) -> Result:
+        spending = Spending(**{name: given.pop(name) for name in OPTIONS})
+        return function(**given, spending=spending)
+
+    defaults = {field.name: field.default for field in fields(Spending)}
+    own = [p for p in signature.parameters.values() if p.name != "spending"]
+    more = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind
+        )
+        for name, kind in OPTIONS.items()
+    ]
+    shown = signature.replace(parameters=[*own, *more])
+    # What Typer reads.
+    command.__signature__ = shown  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in shown.parameters.values()}
+    return command
 
 
 def make_tariff(model: str, *, prices: Path | None, gpu_hour: float | None) -> Tariff:

@@ -68,7 +68,7 @@ async def run_attempt(
     assignment.folder.mkdir(parents=True, exist_ok=True)
     path = assignment.folder / "trajectory.jsonl"
     trajectory = Trajectory(path, clock=clock)
-    past = begin_or_go_on(
+    begin_or_go_on(
         trajectory,
         Started(
             at=trajectory.now(),
@@ -87,7 +87,6 @@ async def run_attempt(
         limits=assignment.limits,
         clock=clock,
         trajectory=trajectory,
-        past=past,
     )
     require_own_end(episode)
     kernel = None if episode.kernel is None else Kernel.from_text(episode.kernel)

@@ -80,6 +80,10 @@ class LocalWorkshop:
             return None
         return self._baseline.find_ns(task_id, target.value, shapes)
 
+    async def drop_connections(self) -> None:
+        """Close the connections to the model, in the loop that opened them."""
+        await self._models.drop_connections()
+
     def close(self) -> None:
         """End the processes of foreign tasks, and what the model needs."""
         self._models.close()

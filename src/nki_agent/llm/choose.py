@@ -6,7 +6,6 @@ loaded; nothing stands in for it. Packages of providers are imported when one is
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import importlib
 from collections.abc import Callable
@@ -83,11 +82,14 @@ class ModelSource:
         model = self._make(make_builtin, recording)
         return MeteredModel(model, tariff=self._tariff, purse=self.purse, time=self._time)
 
+    async def drop_connections(self) -> None:
+        """Close connections, in the loop that opened them."""
+        if self._asked is not None:
+            await self._asked.close()
+
     def close(self) -> None:
-        """Close connections, and end the server that was started."""
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            asyncio.run(asked.close())
+        """End the server that was started."""
+        self._asked = None
         server, self._server = self._server, None
         if server is not None:
             server.close()

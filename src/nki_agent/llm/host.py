@@ -89,9 +89,7 @@ class Generator:
         return {int(e) for e in (*ends, self._tokenizer.eos_token_id) if e is not None}
 
 
-def _complete(
-    chat: Chat, text: str, *, is_cut: bool, counts: tuple[int, int]
-) -> dict[str, Any]:
+def _complete(chat: Chat, text: str, *, is_cut: bool, counts: tuple[int, int]) -> dict[str, Any]:
     """OpenAI's form of a reply."""
     said, calls = read_calls(text) if chat.has_tools else (text, [])
     message: dict[str, Any] = {"role": "assistant", "content": said or None}
@@ -117,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def do_POST(self) -> None:  # noqa: N802 - the library's name
+    def do_POST(self) -> None:
         """Answer a chat request, or say in OpenAI's form what is wrong with it."""
         server: Any = self.server
         size = int(self.headers.get("content-length") or 0)

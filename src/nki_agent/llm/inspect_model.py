@@ -42,7 +42,9 @@ CUT_CALL = (
     " carried out. Write less text, or a shorter kernel, and call again."
 )
 BAD_CALL = "The call's arguments are no JSON object, so it was not carried out: {reason}"
-BIG_CALL = "The call's arguments have {size} bytes, and the limit is {limit}. It was not carried out."
+BIG_CALL = (
+    "The call's arguments have {size} bytes, and the limit is {limit}. It was not carried out."
+)
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -106,8 +108,9 @@ class InspectModel:
             await self._sleep(self._find_wait(failure, sum(counts.values())))
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close its connections, in the loop that opened them; a later request opens new ones."""
         await self._model.api.aclose()
+        self._model.api.initialize()
 
     async def _try(
         self,

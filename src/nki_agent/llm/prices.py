@@ -19,7 +19,9 @@ from nki_agent.llm.protocol import Usage
 SCHEMA = 1
 MILLION = 1e6
 S_PER_HOUR = 3600.0
-FORM = "a table has `schema = 1`, `dated`, `source`, and `[[price]]` with `model`, `input`, `output`"
+FORM = (
+    "a table has `schema = 1`, `dated`, `source`, and `[[price]]` with `model`, `input`, `output`"
+)
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
