@@ -138,3 +138,25 @@ def test_single_shot_sends_no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         called = solve(tmp_path, wire, COMPATIBLE, monkeypatch, "--mode", "single-shot")
         assert "tools" not in wire.requests[0]
     assert called.code == 0
+
+
+def test_run_of_the_benchmark_asks_a_closed_door_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", KEY)
+    fixed = ("--task", "l1-add-2d-bf16", "--task", "l1-relu-1d-bf16", "--workers", 1, "--episodes", 1)
+    with serve(Fail(status=401)) as wire:
+        monkeypatch.setenv("MY_BASE_URL", f"{wire.url}/v1")
+        runs = tmp_path / "runs"
+        called = call("bench", "run", "--model", COMPATIBLE, "--runs", runs, *fixed)
+        assert len(wire.requests) == 1
+    assert called.code == 4
+    assert called.err.count("does not accept the key") == 2
+    (run,) = runs.iterdir()
+    assert (run / "attempts.jsonl").read_text() == ""
+    with serve(Say(text="no kernel")) as wire:
+        monkeypatch.setenv("MY_BASE_URL", f"{wire.url}/v1")
+        again = call("bench", "run", "--resume", run, "--workers", 1)
+        assert len(wire.requests) == 6
+    assert again.code == 0, again.err
+    assert "unknown" in call("bench", "report", run).out

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -54,7 +54,12 @@ class Raw:
     body: bytes
 
 
-Step = Say | Fail | Drop | Hang | Raw
+@dataclass(frozen=True, kw_only=True)
+class Endless:
+    """An answer that goes on and on."""
+
+
+Step = Say | Fail | Drop | Hang | Raw | Endless
 
 
 @dataclass
@@ -193,9 +198,22 @@ class Handler(BaseHTTPRequestHandler):
                     body = self.body(Say(text="x" * 100), request)
                     self.send(200, body, cut=count)
                 self.close_connection = True
+            case Endless():
+                self.send_endless()
             case Hang(seconds=seconds):
                 time.sleep(seconds)
                 self.close_connection = True
+
+    def send_endless(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", self.kind)
+        self.send_header("content-length", str(1 << 40))
+        self.end_headers()
+        self.close_connection = True
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b" " * 1000)
+                time.sleep(0.01)
 
     def body(self, say: Say, request: dict[str, Any]) -> bytes:
         if self.path.endswith("/chat/completions"):

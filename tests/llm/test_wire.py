@@ -27,7 +27,7 @@ from nki_agent.llm.protocol import (
     Usage,
 )
 from nki_agent.llm.providers import make_inspect_model
-from tests.llm.server import KEY, Drop, Fail, Hang, Raw, Say, Step, Wire, serve
+from tests.llm.server import KEY, Drop, Endless, Fail, Hang, Raw, Say, Step, Wire, serve
 
 # Inspect leaves streams open, and its libraries warn about each other.
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
@@ -240,7 +240,7 @@ def test_nobody_there_is_tried_some_times(name: str, monkeypatch: pytest.MonkeyP
 
 
 @BOTH
-@pytest.mark.parametrize("drop", [Drop(), Drop(after_bytes=60), Hang(seconds=3.0)])
+@pytest.mark.parametrize("drop", [Drop(), Drop(after_bytes=60), Hang(seconds=3.0), Endless()])
 def test_lost_reply_is_asked_for_once_more_only(
     name: str, drop: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
