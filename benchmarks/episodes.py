@@ -171,17 +171,14 @@ async def measure(task: Task, judging: Judging, folder: Path, episodes: int) -> 
             await asyncio.sleep(0.5)
 
     one, own, _ = await run_many(task, judging, folder / "one", episodes=1, think_s=0.0)
-    print(
-        f"loop's own time a turn      {own * 1e3:.1f} ms  (one episode of {TURNS} turns, {one:.1f} s)"
-    )
+    print(f"loop's own time a turn      {own * 1e3:.1f} ms  (one episode, {one:.1f} s)")
     weighing = asyncio.create_task(weigh())
     wall, own, held = await run_many(
         task, judging, folder / "many", episodes=episodes, think_s=THINKING_S
     )
     weighing.cancel()
-    print(
-        f"{episodes} at once                  {wall:.1f} s, {wall / episodes / TURNS * 1e3:.0f} ms a turn"
-    )
+    turn_ms = wall / episodes / TURNS * 1e3
+    print(f"{episodes} at once                  {wall:.1f} s, {turn_ms:.0f} ms a turn")
     print(f"own time a turn, many       {own * 1e3:.1f} ms  (waiting for others included)")
     print(f"event loop held at most     {held * 1e3:.0f} ms")
     print(f"memory of all processes     {peak[0]:.0f} MiB")

@@ -144,7 +144,16 @@ def test_run_of_the_benchmark_asks_a_closed_door_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", KEY)
-    fixed = ("--task", "l1-add-2d-bf16", "--task", "l1-relu-1d-bf16", "--workers", 1, "--episodes", 1)
+    fixed = (
+        "--task",
+        "l1-add-2d-bf16",
+        "--task",
+        "l1-relu-1d-bf16",
+        "--workers",
+        1,
+        "--episodes",
+        1,
+    )
     with serve(Fail(status=401)) as wire:
         monkeypatch.setenv("MY_BASE_URL", f"{wire.url}/v1")
         runs = tmp_path / "runs"

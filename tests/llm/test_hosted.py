@@ -164,11 +164,9 @@ def test_server_ends_with_its_killed_parent(directory: Path) -> None:
 
 def test_small_model_writes_a_kernel_as_well_as_it_can(directory: Path, tmp_path: Path) -> None:
     pytest.importorskip("openai")
-    fixed = ("--runs", tmp_path / "runs", "--seed", 3, "--turns", 2, "--json")
-    called = call(
-        "solve", write_task(tmp_path), "--model", f"hf/{directory}", *fixed,
-        "--reply-tokens", 64, "--gpu-hour", 1.0,
-    )  # fmt: skip
+    fixed = ("--turns", 2, "--reply-tokens", 64, "--json")
+    model = ("--model", f"hf/{directory}", "--gpu-hour", 1.0, "--runs", tmp_path / "runs")
+    called = call("solve", write_task(tmp_path), *model, *fixed)
     assert called.code == 1, called.err
     report = called.document
     assert report["end"] in ("turns", "no_kernel")
@@ -178,15 +176,8 @@ def test_small_model_writes_a_kernel_as_well_as_it_can(directory: Path, tmp_path
     assert report["usd"] > 0
     (run,) = (tmp_path / "runs").iterdir()
     said = [e.reply.text for e in read_trajectory(run / "trajectory.jsonl") if isinstance(e, Turn)]
-    again = call(
-        "solve",
-        write_task(tmp_path),
-        "--model",
-        f"recorded/{run}",
-        *fixed,
-        "--runs",
-        tmp_path / "b",
-    )
+    recorded = ("--model", f"recorded/{run}", "--runs", tmp_path / "b")
+    again = call("solve", write_task(tmp_path), *recorded, *fixed)
     assert again.document["end"] == report["end"]
     (other,) = (tmp_path / "b").iterdir()
     repeated = read_trajectory(other / "trajectory.jsonl")
