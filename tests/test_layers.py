@@ -21,10 +21,11 @@ ALLOWED_ROOMS = {
     "openai": {"llm"},
     "requests": {"llm"},
     "urllib.request": {"llm"},
-    # Other sockets; the sandbox's are a socket pair with its own fork server.
+    # Other sockets; the sandbox's are a socket pair with its own fork server, and the server of a
+    # model in a directory is a process of its own.
     "asyncio.open_connection": {"device", "farm", "serve", "mcp"},
     "asyncio.start_server": {"device", "farm", "serve", "mcp"},
-    "http.server": {"device", "farm", "serve", "mcp"},
+    "http.server": {"llm", "device", "farm", "serve", "mcp"},
     "ray": {"farm"},
     "socket": {"sandbox", "device", "farm", "serve", "mcp"},
     "socketserver": {"device", "farm", "serve", "mcp"},

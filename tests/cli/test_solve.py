@@ -124,7 +124,7 @@ def test_same_config_gives_the_same_results(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--model", "anthropic/m"), "arrive with the `agent` extra in a later version"),
+        (("--model", "anthropic/m"), "the environment has no ANTHROPIC_API_KEY"),
         (("--model", "built-in"), "did you mean `builtin`?"),
         (("--target", "trn22"), "did you mean `trn2`?"),
         (("--target", "tpu"), "There are trn1, inf2, trn2, trn3"),

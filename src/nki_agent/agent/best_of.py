@@ -12,6 +12,7 @@ import msgspec
 
 from nki_agent.agent.episode import Episode
 from nki_agent.base.seeds import seed_for
+from nki_agent.llm.prices import add_usd
 from nki_agent.llm.protocol import Usage
 from nki_agent.verify.verdict import Stage
 
@@ -54,15 +55,18 @@ def list_samples(episodes: Sequence[Episode]) -> tuple[Sample, ...]:
 
 
 def sum_up_episodes(episodes: Sequence[Episode]) -> Episode:
-    """The best one, with the turns, tokens and time of all."""
+    """The best one, with the turns, tokens, dollars and time of all."""
     best = episodes[choose_best(episodes)]
     usage = Usage()
+    usd: float | None = 0.0
     for episode in episodes:
         usage += episode.usage
+        usd = add_usd(usd, episode.usd)
     return msgspec.structs.replace(
         best,
         turns=sum(episode.turns for episode in episodes),
         usage=usage,
+        usd=usd,
         wall_ms=sum(episode.wall_ms for episode in episodes),
     )
 

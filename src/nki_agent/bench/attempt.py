@@ -52,7 +52,9 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    usd: float = 0.0
+    cache_write_tokens: int = 0
+    usd: float | None = 0.0
+    """None where no price is known."""
     wall_s: float = 0.0
 
 

@@ -18,7 +18,6 @@ from nki_agent.agent.prompt import read_versions
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
-from nki_agent.base.seeds import draw_root_seed
 from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.baselines import Baseline
 from nki_agent.bench.splits import find_split
@@ -27,7 +26,6 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.authoring import (
     choose_level_turns,
-    choose_limits,
     require_author,
 )
 from nki_agent.cli.command import ExitCode, guard
@@ -47,16 +45,20 @@ from nki_agent.cli.inputs import (
 )
 from nki_agent.cli.outcome import paint_stage
 from nki_agent.cli.screen import say, show, show_json
+from nki_agent.cli.solve import choose_seed
+from nki_agent.cli.spending import Spending, require_price, takes_spending
 from nki_agent.evals.attempts import AttemptLog
 from nki_agent.evals.config import EvalConfig, TaskRef, Versions
 from nki_agent.evals.episode import describe_attempt
 from nki_agent.evals.results import LINES, read_config, read_results
-from nki_agent.evals.run import Evaluation, Progress
+from nki_agent.evals.run import ATTEMPTS, Evaluation, Progress
+from nki_agent.evals.spent import find_trajectories, read_spent
 from nki_agent.evals.workshop import LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
-from nki_agent.llm.choose import require_model
+from nki_agent.llm.choose import MODEL_HELP, ModelSource, require_model
+from nki_agent.llm.meter import Budget, Purse
 from nki_agent.report.markdown import write_groups
 
 ALL_TASKS = "all"
@@ -65,6 +67,7 @@ SPLIT_HELP = "Which tasks: full-250, stratified-150, stratified-60 or smoke-12; 
 SUITE_HELP = "A suite that `bench import` has written, in place of our own."
 TRUST_HELP = "Run the suite's task files in this process; the built-in author needs to read them."
 ARCHIVE_HELP = "Runs whose right kernels `find_kernels` shows, but to tasks they could answer."
+EPISODES_HELP = "Episodes at once; two a worker if left out, of which one waits for its model."
 EPISODES_PER_WORKER = 2
 
 
@@ -74,13 +77,15 @@ class Machine:
 
     archive: Path | None
     workers: int | None
+    episodes: int | None
     trust_suite: bool
     as_json: bool
 
 
+@takes_spending
 def run(
     *,
-    model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN_MODEL,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = BUILTIN_MODEL,
     split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
     suite: Annotated[Path | None, typer.Option(metavar="DIR", help=SUITE_HELP)] = None,
     task: Annotated[list[str] | None, typer.Option(help="One task by its id; repeatable.")] = None,
@@ -103,12 +108,20 @@ def run(
     workers: Annotated[
         int | None, typer.Option(min=1, max=WORKERS_MAX, help="Judging processes.")
     ] = None,
+    spending: Spending,
+    episodes: Annotated[int | None, typer.Option(min=1, help=EPISODES_HELP)] = None,
     trust_suite: Annotated[bool, typer.Option("--trust-suite", help=TRUST_HELP)] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> None:
     """Let an author write kernels for the tasks of a suite, and score them."""
-    machine = Machine(archive=archive, workers=workers, trust_suite=trust_suite, as_json=as_json)
+    machine = Machine(
+        archive=archive,
+        workers=workers,
+        episodes=episodes,
+        trust_suite=trust_suite,
+        as_json=as_json,
+    )
 
     def begin() -> ExitCode:
         require_author(model, surface)
@@ -124,20 +137,25 @@ def run(
             targets=read_targets(target),
             samples=samples,
             surface=surface,
-            limits=choose_limits(turns, mode=mode, surface=surface),
+            limits=spending.make_limits(turns, mode=mode, surface=surface),
             level_turns=choose_level_turns(turns, mode=mode, surface=surface),
             perf=perf,
-            seed=draw_root_seed() if seed is None else seed,
+            seed=choose_seed(seed, model),
             allow_unsandboxed=allow_unsandboxed,
             ablation=make_ablation(prompt, tools, mode=mode),
             prompts=str(read_versions()),
             archive=None if kept is None else hash_archive(kept),
+            tariff=spending.make_tariff(model),
+            budget=spending.make_budget(),
         )
         kind, clock = "evals", SystemClock()
         folder = make_run_folder(runs, kind=kind, subject=config.split, config=config, clock=clock)
-        return _carry_out(config, folder.path, chosen, machine, kept=kept)
+        return _carry_out(config, folder.path, chosen, machine, kept=kept, budget=config.budget)
 
-    guard(begin if resume is None else lambda: _resume(resume, machine, suite=suite))()
+    def go_on(folder: Path) -> ExitCode:
+        return _resume(folder, machine, suite=suite, spending=spending)
+
+    guard(begin if resume is None else lambda: go_on(resume))()
 
 
 def _refer(tasks: tuple[SuiteTask, ...]) -> tuple[TaskRef, ...]:
@@ -212,7 +230,7 @@ def _name_split(split: str | None, *, suite: Path | None, task: list[str] | None
     return split or (DEFAULT_SPLIT if suite is None else ALL_TASKS)
 
 
-def _resume(folder: Path, machine: Machine, *, suite: Path | None) -> ExitCode:
+def _resume(folder: Path, machine: Machine, *, suite: Path | None, spending: Spending) -> ExitCode:
     config = read_config(folder)
     chosen = builtin_suite() if suite is None else read_suite(suite)
     found = make_versions(chosen, find_baseline(chosen))
@@ -235,7 +253,11 @@ def _resume(folder: Path, machine: Machine, *, suite: Path | None) -> ExitCode:
         )
     _require_trust(config.model, chosen, machine)
     read_results(folder)  # attempts that are not this config's are refused before others are added
-    return _carry_out(config, folder, chosen, machine, kept=kept)
+    budget = spending.make_budget(config.budget)
+    if budget.usd is not None:
+        require_price(config.tariff, config.model)
+    # The config stays as it was written: attempts carry its hash, and a budget changes no figure.
+    return _carry_out(config, folder, chosen, machine, kept=kept, budget=budget)
 
 
 def _carry_out(
@@ -245,14 +267,17 @@ def _carry_out(
     machine: Machine,
     *,
     kept: tuple[Kept, ...] | None,
+    budget: Budget,
 ) -> ExitCode:
     entries = {task.id: suite.find_task(task.id) for task in config.tasks}
     with ExitStack() as stack:
         log = stack.enter_context(AttemptLog(folder / LINES, warn=_note))
         limits = FarmLimits(allow_unsandboxed=config.allow_unsandboxed)
         executor = stack.enter_context(LocalExecutor(workers=machine.workers, limits=limits))
+        usd, tokens = read_spent(find_trajectories(folder / ATTEMPTS))
+        purse = Purse(budget, usd=usd, tokens=tokens)
         workshop = LocalWorkshop(
-            model=config.model,
+            models=ModelSource(config.model, tariff=config.tariff, purse=purse),
             executor=executor,
             baseline=find_baseline(suite),
             trust_suite=machine.trust_suite,
@@ -270,12 +295,19 @@ def _carry_out(
             archive=kept,
         )
         try:
-            episodes = executor.capacity * EPISODES_PER_WORKER // 2
-            progress = asyncio.run(evaluation.carry_out(episodes=episodes, watch=_show_progress))
+            episodes = machine.episodes or executor.capacity * EPISODES_PER_WORKER // 2
+            progress = asyncio.run(_run(evaluation, workshop, episodes=episodes))
         except BaseException as error:
             error.add_note(f"kept: go on with `nki-agent bench run --resume {printable(folder)}`")
             raise
     return _conclude(folder, progress, as_json=machine.as_json)
+
+
+async def _run(evaluation: Evaluation, workshop: LocalWorkshop, *, episodes: int) -> Progress:
+    try:
+        return await evaluation.carry_out(episodes=episodes, watch=_show_progress)
+    finally:
+        await workshop.drop_connections()
 
 
 def _note(text: str) -> None:
@@ -304,12 +336,15 @@ def _conclude(folder: Path, progress: Progress, *, as_json: bool) -> ExitCode:
         show(write_groups([g for g in groups if g.kind in {"all", "level"}]))
     for task, why in progress.unusable.items():
         say(f"unusable  {clean(task)}: {clean(why)}")
+    if progress.unpaid:
+        say(f"stopped   {clean(progress.unpaid)}")
     for name, why in progress.lost.items():
         say(f"lost      {clean(name)}: {clean(why)}")
     for name, path in progress.faulted.items():
         say(f"a bug of nki-agent stopped {clean(name)}: its traceback is in {printable(path)}")
     say(f"run       {printable(folder)}")
     if not progress.is_whole:
-        say(f"hint: `nki-agent bench run --resume {printable(folder)}` makes what is missing")
-        return ExitCode.FAILURE
+        more = " --budget-…` with more" if progress.unpaid else "`"
+        say(f"hint: `nki-agent bench run --resume {printable(folder)}{more} makes what is missing")
+        return ExitCode.FAILURE if progress.lost or progress.faulted else ExitCode.NOT_RIGHT
     return ExitCode.USAGE if progress.unusable else ExitCode.RIGHT

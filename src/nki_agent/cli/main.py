@@ -22,6 +22,7 @@ Exit codes: 0 right, 1 not right, 2 usage, 3 the kernel cheats, 4 our own or the
 """
 COMMANDS = {
     "solve": "Write a kernel for a task, and fix it until it is right.",
+    "resume": "Go on with a run of `solve` where it stopped.",
     "verify": "Judge a kernel for a task.",
     "check": "Read kernel source, run nothing, say what is wrong with it.",
     "profile": "Say where a kernel's time goes, and what bounds it.",

@@ -13,6 +13,8 @@ from nki_agent.base.hashes import hash_bytes
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
+from nki_agent.llm.meter import Budget
+from nki_agent.llm.prices import Tariff
 
 SCHEMA = 1
 """Raised by every change that an older reader would misread."""
@@ -67,6 +69,10 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     archive: str | None = None
     """Hash of the archive that `find_kernels` reads; None without one."""
     allow_unsandboxed: bool = False
+    tariff: Tariff = Tariff()
+    """How replies are charged."""
+    budget: Budget = Budget()
+    """For all attempts together."""
 
     def limits_at(self, level: int) -> Limits:
         """What an episode for a task of this level may use."""

@@ -14,21 +14,23 @@ import msgspec
 
 from nki_agent.agent.ablation import Ablation
 from nki_agent.agent.archive import Archive
-from nki_agent.agent.episode import Episode, Limits, Mode
+from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.judging import Judging
 from nki_agent.agent.loop import solve
+from nki_agent.agent.past import begin_or_go_on
 from nki_agent.agent.prompt import WHOLE, make_prompt
 from nki_agent.agent.tools import Toolbox
 from nki_agent.agent.trajectory import Started, Trajectory
 from nki_agent.base.clock import Clock
 from nki_agent.base.diagnostic import Severity, clean
+from nki_agent.base.errors import MachineError
 from nki_agent.base.seeds import seed_for
 from nki_agent.bench.attempt import Attempt, Cost, Proof, ShapeSpeed
 from nki_agent.bench.suite import SuiteTask
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_figure, format_percent
-from nki_agent.llm.protocol import Model
+from nki_agent.llm.protocol import Model, RunBudgetError
 from nki_agent.task.declaration import PERF
 from nki_agent.task.task import Scope, Task
 from nki_agent.verify.kernel import Kernel
@@ -88,9 +90,9 @@ async def run_attempt(
     )
     assignment.folder.mkdir(parents=True, exist_ok=True)
     path = assignment.folder / "trajectory.jsonl"
-    path.unlink(missing_ok=True)
     trajectory = Trajectory(path, clock=clock)
-    trajectory.add(
+    begin_or_go_on(
+        trajectory,
         Started(
             at=trajectory.now(),
             task=task.id,
@@ -99,11 +101,17 @@ async def run_attempt(
             mode=assignment.mode,
             target=target.value,
             prompt_hash=prompt.hash,
-        )
+        ),
     )
     episode = await solve(
-        prompt, model, tools, limits=assignment.limits, clock=clock, trajectory=trajectory
+        prompt,
+        model,
+        tools,
+        limits=assignment.limits,
+        clock=clock,
+        trajectory=trajectory,
     )
+    require_own_end(episode)
     kernel = None if episode.kernel is None else Kernel.from_text(episode.kernel)
     if episode.kernel is not None:
         (assignment.folder / "kernel.py").write_text(episode.kernel, encoding="utf-8")
@@ -115,6 +123,14 @@ async def run_attempt(
     return msgspec.structs.replace(
         attempt, prompt_hash=prompt.hash, ablation=str(assignment.ablation)
     )
+
+
+def require_own_end(episode: Episode) -> None:
+    """Raise where an episode ended for a reason that says nothing about the model."""
+    if episode.end is End.MODEL_AWAY:
+        raise MachineError(episode.message)
+    if episode.end is End.RUN_BUDGET:
+        raise RunBudgetError(episode.message)
 
 
 def _make_attempt(
@@ -153,6 +169,8 @@ def _make_attempt(
             input_tokens=episode.usage.input_tokens,
             output_tokens=episode.usage.output_tokens,
             cached_tokens=episode.usage.cached_tokens,
+            cache_write_tokens=episode.usage.cache_write_tokens,
+            usd=episode.usd,
             wall_s=episode.wall_ms / MS_PER_S,
         ),
     )

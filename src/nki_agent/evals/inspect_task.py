@@ -43,7 +43,11 @@ from nki_agent.chip.spec import Target as Chip
 from nki_agent.evals.episode import Assignment, describe_attempt, run_attempt
 from nki_agent.evals.workshop import LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
+from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
+from nki_agent.llm.choose import ModelSource
 from nki_agent.llm.inspect_model import InspectModel, to_inspect
+from nki_agent.llm.meter import Budget, MeteredModel, Purse, SharedTime
+from nki_agent.llm.prices import Tariff, read_prices
 from nki_agent.llm.protocol import Message, Role
 
 ATTEMPT, KERNEL = "attempt", "kernel"
@@ -130,7 +134,7 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
         if not shop:
             shop.append(
                 LocalWorkshop(
-                    model=BUILTIN,
+                    models=ModelSource(BUILTIN_MODEL),
                     executor=LocalExecutor(workers=workers),
                     baseline=find_baseline(suite),
                     surface=chosen,
@@ -159,7 +163,7 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
                     folder=Path(folder),
                     ablation=msgspec.convert(ablation, Ablation),
                 ),
-                model=InspectModel(get_model()),
+                model=_meter(get_model()),
                 judging=workshop.make_judging(entry, chip),
                 clock=SystemClock(),
                 find_baseline=workshop.find_baseline,
@@ -168,6 +172,18 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
         return state
 
     return solve
+
+
+def _meter(model: Any) -> MeteredModel:
+    """Inspect's model, with what our table says that it costs; limits are Inspect's own."""
+    asked = InspectModel(model)
+    price = read_prices().find(asked.name)
+    return MeteredModel(
+        asked,
+        tariff=Tariff(price=price),
+        purse=Purse(Budget()),
+        time=SharedTime(SystemClock()),
+    )
 
 
 def _tell(state: TaskState, attempt: Attempt, folder: Path) -> None:

@@ -27,7 +27,7 @@ from nki_agent.chip.spec import Target
 from nki_agent.evals.attempts import AttemptLog, Key
 from nki_agent.evals.config import EvalConfig
 from nki_agent.evals.episode import Assignment, run_attempt
-from nki_agent.llm.protocol import Model
+from nki_agent.llm.protocol import Model, RunBudgetError
 from nki_agent.task.task import Task
 
 ATTEMPTS = "attempts"
@@ -40,8 +40,8 @@ class Workshop(Protocol):
     def load(self, entry: SuiteTask) -> Task:
         """The task of an entry; TaskError where it cannot be used."""
 
-    def make_model(self, task: Task, target: Target) -> Model:
-        """A model that has not been asked yet."""
+    def make_model(self, task: Task, target: Target, *, attempt: Path) -> Model:
+        """A model that has not been asked yet; `attempt` is its folder below a run's."""
 
     def make_judging(self, entry: SuiteTask, target: Target) -> Judging:
         """Who judges its kernels."""
@@ -62,13 +62,15 @@ class Progress:
     """Task → why no kernel can be judged for it."""
     lost: dict[str, str] = field(default_factory=dict)
     """Attempt → what of the machine's failed."""
+    unpaid: str = ""
+    """Why no more replies are paid in this run, once its budget is used up."""
     faulted: dict[str, Path] = field(default_factory=dict)
     """Attempt → the file with the traceback of our own bug."""
 
     @property
     def is_whole(self) -> bool:
         """Whether every attempt of a usable task is made."""
-        return not self.lost and not self.faulted
+        return not self.lost and not self.faulted and not self.unpaid
 
 
 Watch = Callable[[Progress], None]
@@ -106,6 +108,8 @@ class Evaluation:
                 if self.log.has(key):
                     continue
                 await gate.acquire()
+                if progress.unpaid:
+                    break
                 task = group.create_task(self._attempt(key, progress, watch=watch))
                 task.add_done_callback(lambda _: gate.release())
         return progress
@@ -114,6 +118,8 @@ class Evaluation:
         """Make one attempt and write it; failures of its task and of the machine are noted."""
         try:
             attempt = await self._make(key, name_attempt(key))
+        except RunBudgetError as error:
+            progress.unpaid = str(error)
         except (TaskError, UsageError) as error:
             progress.unusable[key[0]] = str(error)
         except MachineError as error:
@@ -158,7 +164,7 @@ class Evaluation:
                 ablation=self.config.ablation,
                 archive=self._find_archive(task, key),
             ),
-            model=self.workshop.make_model(task, target),
+            model=self.workshop.make_model(task, target, attempt=Path(ATTEMPTS) / name),
             judging=self.workshop.make_judging(entry, target),
             clock=self.clock,
             find_baseline=self.workshop.find_baseline,

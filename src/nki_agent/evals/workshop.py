@@ -13,7 +13,7 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
 from nki_agent.farm.executor import Executor
-from nki_agent.llm.choose import choose_model
+from nki_agent.llm.choose import ModelSource
 from nki_agent.llm.protocol import Model
 from nki_agent.sandbox.task_host import TaskHost, load_untrusted_task
 from nki_agent.task.loader import load_task
@@ -37,7 +37,7 @@ class LocalWorkshop:
     def __init__(
         self,
         *,
-        model: str,
+        models: ModelSource,
         executor: Executor,
         baseline: Baseline | None,
         trust_suite: bool = False,
@@ -45,7 +45,7 @@ class LocalWorkshop:
         surface: Surface = Surface.NKI,
     ) -> None:
         """With `trust_suite`, foreign task files run in this process too."""
-        self._model = model
+        self._models = models
         self._executor = executor
         self._baseline = baseline
         self._trust_suite = trust_suite
@@ -64,9 +64,11 @@ class LocalWorkshop:
                 self._tasks.pop(next(iter(self._tasks)))
             return task
 
-    def make_model(self, task: Task, target: Target) -> Model:
-        """A model that has not been asked yet."""
-        return choose_model(self._model, make_builtin=lambda: BuiltinAuthor(task, target=target))
+    def make_model(self, task: Task, target: Target, *, attempt: Path) -> Model:
+        """A model that has not been asked yet; a recording's is that of the same attempt."""
+        return self._models.make_model(
+            make_builtin=lambda: BuiltinAuthor(task, target=target), recording=attempt
+        )
 
     def make_judging(self, entry: SuiteTask, target: Target) -> Judging:
         """Workers of the farm."""
@@ -84,8 +86,13 @@ class LocalWorkshop:
             return None
         return self._baseline.find_ns(task_id, target.value, shapes)
 
+    async def drop_connections(self) -> None:
+        """Close the connections to the model, in the loop that opened them."""
+        await self._models.drop_connections()
+
     def close(self) -> None:
-        """End the processes of foreign tasks."""
+        """End the processes of foreign tasks, and what the model needs."""
+        self._models.close()
         if self._host is not None:
             self._host.close()
             self._host = None

@@ -1,0 +1,209 @@
+"""A run of `solve` from its config to its folder, begun or gone on with.
+
+Law: an episode that has ended is read again and never asked again, so of several samples only those
+that were stopped, or not begun, cost anything when a run goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from nki_agent import __version__
+from nki_agent.agent.ablation import Ablation
+from nki_agent.agent.archive import Archive, choose_archive, read_archive
+from nki_agent.agent.best_of import sample_seed, sum_up_episodes
+from nki_agent.agent.episode import Episode, Limits, Mode
+from nki_agent.agent.folder import RunFolder
+from nki_agent.agent.judging import OneJudge
+from nki_agent.agent.loop import solve as run_episode
+from nki_agent.agent.past import begin_or_go_on
+from nki_agent.agent.prompt import Prompt, make_prompt
+from nki_agent.agent.tools import Toolbox
+from nki_agent.agent.trajectory import Started, Trajectory
+from nki_agent.base.clock import Clock
+from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.check.surface import Surface
+from nki_agent.chip.spec import Target
+from nki_agent.cli.inputs import read_task
+from nki_agent.cli.progress import Progress
+from nki_agent.cost.perfetto import write_trace
+from nki_agent.cost.summary import Summary
+from nki_agent.llm.choose import ModelSource
+from nki_agent.llm.meter import Budget, Purse
+from nki_agent.llm.prices import Tariff
+from nki_agent.llm.protocol import Model
+from nki_agent.program.records import Dialect
+from nki_agent.task.task import Task
+from nki_agent.verify.judge import Judge
+from nki_agent.verify.kernel import Kernel
+from nki_agent.verify.speed import estimate_speed
+
+SCHEMA = 1
+"""Raised by every change that an older reader would misread."""
+
+
+class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was asked to do, with every default filled in."""
+
+    schema: int = SCHEMA
+    version: str = __version__
+    task: str
+    task_source: str
+    """Short hash of the task file's text."""
+    target: Target
+    dialect: Dialect
+    model: str
+    mode: Mode
+    surface: Surface = Surface.NKI
+    limits: Limits
+    seed: int
+    allow_unsandboxed: bool
+    untrusted_task: bool = False
+    ablation: Ablation = Ablation()
+    prompts: str = ""
+    """Version and hash of the prompts' words."""
+    samples: int = 1
+    archive: str | None = None
+    """The folder whose right kernels `find_kernels` shows."""
+    archive_hash: str | None = None
+    """What was in it; None where nothing was."""
+    tariff: Tariff = Tariff()
+    budget: Budget = Budget()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run from its config to its folder."""
+
+    config: SolveConfig
+    folder: RunFolder
+    clock: Clock
+    task: Task
+    judge: Judge
+    models: ModelSource
+
+    def carry_out(self) -> tuple[Episode, ...]:
+        """Every sample's episode; whatever ends them, the best kernel so far is in the folder."""
+        episodes: list[Episode] = []
+        for number in range(self.config.samples):
+            episodes.append(self._carry_out_sample(number, before=episodes))
+            best = sum_up_episodes(episodes).kernel
+            if best is not None:
+                self.folder.kernel.write_text(best, encoding="utf-8")
+        return tuple(episodes)
+
+    def write_results(self, episode: Episode) -> Summary | None:
+        """Verdict and timeline of the judged kernel; None where it cannot run."""
+        if episode.verdict is None or episode.kernel is None:
+            return None
+        # The verdict comes last: a folder that has one has everything else.
+        summary = self._write_timeline(episode.kernel)
+        self.folder.write_json(self.folder.verdict, episode.verdict)
+        return summary
+
+    def _carry_out_sample(self, number: int, *, before: Sequence[Episode]) -> Episode:
+        config = self.config
+        seed = sample_seed(config.seed, number)
+        tools = Toolbox(
+            OneJudge(self.judge, self.task),
+            target=config.target,
+            root_seed=seed,
+            tools=config.ablation.tools,
+            archive=self._find_archive(seed),
+            surface=config.surface,
+        )
+        prompt = make_prompt(
+            self.task,
+            target=config.target,
+            mode=config.mode,
+            limits=config.limits,
+            ablation=tools.restrict(config.ablation),
+            surface=config.surface,
+        )
+        model = self._make_model(number, before)
+        path = self.folder.sample_trajectory(number)
+        with Progress(clock=self.clock, turns=config.limits.turns) as progress:
+            trajectory = Trajectory(path, clock=self.clock, watch=progress.show)
+            begin_or_go_on(trajectory, self._start(trajectory, prompt, model))
+            try:
+                return asyncio.run(self._run(prompt, model, tools, trajectory))
+            finally:
+                if tools.best is not None and not self.folder.kernel.exists():
+                    self.folder.kernel.write_text(tools.best, encoding="utf-8")
+
+    def _make_model(self, number: int, before: Sequence[Episode]) -> Model:
+        """A recording's samples are beside each other; a script's replies follow each other."""
+        path = self.folder.sample_trajectory(number)
+        return self.models.make_model(
+            make_builtin=lambda: BuiltinAuthor(self.task, target=self.config.target),
+            recording=None if number == 0 else Path(path.name),
+            num_said=sum(episode.turns for episode in before),
+        )
+
+    def _find_archive(self, seed: int) -> Archive | None:
+        if self.config.archive is None or self.config.archive_hash is None:
+            return None
+        kept = read_archive(Path(self.config.archive))
+        return choose_archive(kept, target=self.config.target.value, root_seed=seed)
+
+    async def _run(
+        self, prompt: Prompt, model: Model, tools: Toolbox, trajectory: Trajectory
+    ) -> Episode:
+        try:
+            return await run_episode(
+                prompt,
+                model,
+                tools,
+                limits=self.config.limits,
+                clock=self.clock,
+                trajectory=trajectory,
+            )
+        finally:
+            await self.models.drop_connections()
+
+    def _write_timeline(self, kernel: str) -> Summary | None:
+        found = self.judge.compile(Kernel.from_text(kernel), self.task.dev)
+        if found.stage is not None or found.program is None or found.placement is None:
+            return None
+        speed = estimate_speed(found.program, found.placement, self.task.dev, self.config.target)
+        write_trace(speed.timeline, found.program, self.folder.timeline)
+        return speed.summary
+
+    def _start(self, trajectory: Trajectory, prompt: Prompt, model: Model) -> Started:
+        return Started(
+            at=trajectory.now(),
+            task=self.task.id,
+            task_hash=self.task.hash,
+            model=model.name,
+            mode=self.config.mode,
+            target=self.config.target.value,
+            prompt_hash=prompt.hash,
+        )
+
+
+def open_models(config: SolveConfig, *, clock: Clock, purse: Purse | None = None) -> ModelSource:
+    """What the config's model stands for; `purse` holds what was spent before."""
+    purse = purse or Purse(config.budget)
+    return ModelSource(config.model, tariff=config.tariff, purse=purse, clock=clock)
+
+
+def carry_out(
+    path: Path, config: SolveConfig, folder: RunFolder, *, models: ModelSource, clock: Clock
+) -> tuple[tuple[Episode, ...], Summary | None]:
+    """Load, run the episodes, write what came of the best."""
+    task = read_task(
+        path, untrusted=config.untrusted_task, allow_unsandboxed=config.allow_unsandboxed
+    )
+    with Judge(
+        target=config.target,
+        allow_unsandboxed=config.allow_unsandboxed,
+        surface=config.surface,
+    ) as judge:
+        run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, models=models)
+        episodes = run.carry_out()
+        return episodes, run.write_results(sum_up_episodes(episodes))
