@@ -29,10 +29,12 @@ COMMANDS = {
     "task": "Whether task files are fit to judge kernels by.",
     "run": "Run a script that imports `nki`, on our simulator.",
     "bench": "Suites of tasks, and authors measured on them.",
+    "mcp": "Serve the tools to another agent, by the Model Context Protocol.",
     "sandbox": "What this machine offers to hold untrusted kernels.",
     "explain": "What a diagnostic code means, and what to do.",
 }
-"""Each is a module of this room with an `app`."""
+"""Each is a module of this room with an `app`, but for those of a room beside it."""
+ELSEWHERE = {"mcp": "nki_agent.mcp.command"}
 
 
 class Commands(TyperGroup):
@@ -52,7 +54,7 @@ class Commands(TyperGroup):
 
 def load_command(name: str) -> Any:
     """The command with its options."""
-    module = importlib.import_module(f"nki_agent.cli.{name}")
+    module = importlib.import_module(ELSEWHERE.get(name, f"nki_agent.cli.{name}"))
     return typer.main.get_command(module.app)
 
 
