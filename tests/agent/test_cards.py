@@ -35,7 +35,7 @@ def test_answer_is_short() -> None:
 
 
 def test_nothing_found_names_what_is_near() -> None:
-    assert find("softmx") == "nothing found for `softmx`; near names: softmax"
+    assert find("softmx") == "nothing found for `softmx`; near names: softmax, row-softmax"
     assert find("zzz").startswith("nothing found for `zzz`; try")
 
 

@@ -1,8 +1,8 @@
-"""What `look_up` answers from: a card for each instruction, operator, function, code and limit.
+"""What `look_up` answers from: cards for instructions, operators, codes, limits, patterns.
 
-Law: every card is made from `isa`, `chip` and the catalogue of codes, so none can go stale. An
-exact name comes first; else the cards that share most words with the query, rare words counting
-more.
+Law: every card is made from `isa`, `chip` and the catalogue of codes, so none can go stale, or is a
+pattern whose kernel a test judges. An exact name comes first; else the cards that share most words
+with the query, rare words counting more. What a user's own documentation has comes after.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.resources import files
 from types import FunctionType
 
+from nki_agent.agent.library import Library
+from nki_agent.agent.words import find_words
 from nki_agent.base.catalogue import CATALOGUE
 from nki_agent.chip.spec import GENERATION, ChipSpec, Target, load_chip
 from nki_agent.isa.declaration import Declaration, Kind, Parameter
@@ -26,7 +29,8 @@ from nki_agent.nki.current.values import Member
 
 CARDS_MAX = 3
 """Cards in one answer; more is read as noise."""
-WORD_LENGTH_MIN = 3
+PASSAGES_MAX = 2
+"""Passages of the user's documentation in one answer."""
 TITLE_WEIGHT = 2.0
 """A word in a card's name says more than one in its text."""
 DTYPES_SHOWN_MAX = 7
@@ -45,7 +49,6 @@ KINDS = {
     Kind.ALU_OP: "an operator, as nl.add",
     Kind.ACTIVATION_OP: "an activation function, as nl.exp",
 }
-_WORD = re.compile(r"[a-z0-9_]+")
 _PREFIX = re.compile(r"^(?:nki\.)?(?:isa|language|collectives|nisa|nl|ncc)\.")
 
 
@@ -55,6 +58,7 @@ class Card:
 
     names: tuple[str, ...]
     text: str
+    is_pattern: bool = False
 
     @cached_property
     def title(self) -> frozenset[str]:
@@ -65,13 +69,6 @@ class Card:
     def words(self) -> frozenset[str]:
         """All words of the card."""
         return self.title | find_words(self.text)
-
-
-def find_words(text: str) -> set[str]:
-    """Words in lower case; `tensor_tensor` counts as itself and as its parts."""
-    words = set(_WORD.findall(text.lower()))
-    words |= {part for word in words for part in word.split("_")}
-    return {word for word in words if len(word) >= WORD_LENGTH_MIN}
 
 
 @cache
@@ -90,21 +87,42 @@ def make_cards(target: Target) -> tuple[Card, ...]:
             for info in CATALOGUE.values()
         ),
         _limits_card(chip, target),
+        *_pattern_cards(),
     )
 
 
-def look_up(query: str, *, target: Target) -> str:
-    """The cards that answer a query, best first; says so when there is none."""
-    cards = make_cards(target)
-    symbol = _PREFIX.sub("", query.strip().strip("`").lower()).removesuffix("()")
-    exact = [card for card in cards if symbol in card.names]
-    related = [card for card in cards if symbol in card.title and card not in exact]
-    if found := [*exact, *related] if exact else _find_by_words(query, cards):
-        return "\n\n".join(card.text for card in found[:CARDS_MAX])
-    names = [name for card in cards for name in card.names]
-    near = difflib.get_close_matches(symbol, names, n=3)
+def look_up(query: str, *, target: Target, docs: Library | None = None) -> str:
+    """The cards that answer a query, best first, then the user's documentation, if it does."""
+    found = [card.text for card in _find_cards(query, make_cards(target))]
+    if docs is not None:
+        found += [str(passage) for passage in docs.search(query, limit=PASSAGES_MAX)]
+    if found:
+        return "\n\n".join(found)
+    names = [name for card in make_cards(target) for name in card.names]
+    near = difflib.get_close_matches(_read_symbol(query), names, n=3)
     hint = f"near names: {', '.join(near)}" if near else "try an instruction's name or a code"
     return f"nothing found for `{query.strip()}`; {hint}"
+
+
+def find_patterns() -> Iterator[tuple[str, str]]:
+    """Name and text of each worked pattern and guide of this package."""
+    folder = files("nki_agent.agent").joinpath("patterns")
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        yield file.name.removesuffix(".md"), file.read_text(encoding="utf-8")
+
+
+def _read_symbol(query: str) -> str:
+    return _PREFIX.sub("", query.strip().strip("`").lower()).removesuffix("()")
+
+
+def _find_cards(query: str, cards: Sequence[Card]) -> list[Card]:
+    """At most one of them is a pattern: those are long."""
+    symbol = _read_symbol(query)
+    exact = [card for card in cards if symbol in card.names]
+    related = [card for card in cards if symbol in card.title and card not in exact]
+    found = [*exact, *related] if exact else _find_by_words(query, cards)
+    patterns = [card for card in found if card.is_pattern][1:]
+    return [card for card in found if card not in patterns][:CARDS_MAX]
 
 
 def write_signature(name: str, *, is_brief: bool = False) -> str:
@@ -150,7 +168,7 @@ def _find_by_words(query: str, cards: Sequence[Card]) -> list[Card]:
         for card in cards
     ]
     order = sorted(range(len(cards)), key=lambda index: -scores[index])
-    return [cards[index] for index in order if scores[index] > 0][:CARDS_MAX]
+    return [cards[index] for index in order if scores[index] > 0]
 
 
 def _instruction_card(declaration: Declaration, chip: ChipSpec) -> Card:
@@ -199,6 +217,14 @@ def _language_cards() -> Iterator[Card]:
         if name != full and not any(name in names for names in (ALU_OPS, ACTIVATIONS, TABLE)):
             document = inspect.getdoc(PUBLIC["nki.language"][name]) or ""
             yield Card(names=(name,), text=f"{write_signature(full)}\n{document}".strip())
+
+
+def _pattern_cards() -> Iterator[Card]:
+    """Named by file and heading, so that the words of both count as a name's."""
+    for name, text in find_patterns():
+        heading = text.splitlines()[0].lstrip("# ").lower()
+        lines = [line for line in text.splitlines() if line.strip()]
+        yield Card(names=(name, heading), text="\n".join(lines), is_pattern=True)
 
 
 def _operator_line(operator: AluOp) -> str:

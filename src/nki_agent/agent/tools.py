@@ -16,6 +16,7 @@ import msgspec
 from nki_agent.agent.answers import write_look, write_verdict
 from nki_agent.agent.cards import look_up
 from nki_agent.agent.judging import Judging
+from nki_agent.agent.library import Library
 from nki_agent.base.seeds import seed_for
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_summary
@@ -71,8 +72,11 @@ class Draft:
 class Toolbox:
     """The tools for one task, and the drafts that went through them."""
 
-    def __init__(self, judging: Judging, *, target: Target, root_seed: int) -> None:
+    def __init__(
+        self, judging: Judging, *, target: Target, root_seed: int, docs: Library | None = None
+    ) -> None:
         """Let `judging` judge drafts; every seed comes from `root_seed`."""
+        self._docs = docs
         self.submitted: str | None = None
         """What the model handed in, once it has."""
         self._judging = judging
@@ -147,7 +151,7 @@ class Toolbox:
 
     async def _look_up(self, arguments: Json) -> Answer:
         query = msgspec.convert(arguments, QueryArguments).query
-        return Answer(text=look_up(query, target=self._target))
+        return Answer(text=look_up(query, target=self._target, docs=self._docs))
 
     async def _submit(self, arguments: Json) -> Answer:
         source = self._find_source(arguments)

@@ -29,6 +29,7 @@ COMMANDS = {
     "task": "Whether task files are fit to judge kernels by.",
     "run": "Run a script that imports `nki`, on our simulator.",
     "bench": "Suites of tasks, and authors measured on them.",
+    "docs": "Documentation of your own, for `look_up` to search too.",
     "mcp": "Serve the tools to another agent, by the Model Context Protocol.",
     "sandbox": "What this machine offers to hold untrusted kernels.",
     "explain": "What a diagnostic code means, and what to do.",

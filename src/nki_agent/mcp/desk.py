@@ -17,6 +17,7 @@ import msgspec
 
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.judging import FarmJudging, FaultError
+from nki_agent.agent.library import find_library
 from nki_agent.agent.prompt import make_prompt
 from nki_agent.agent.tools import LOOK_UP, SPECS, SUBMIT, Toolbox
 from nki_agent.base.errors import MachineError, NkiAgentError, UsageError
@@ -138,7 +139,8 @@ class Desk:
             target=target,
             is_task_trusted=self.is_task_trusted,
         )
-        tools = Toolbox(judging, target=target, root_seed=draw_root_seed())
+        docs = await asyncio.to_thread(find_library) if name == LOOK_UP else None
+        tools = Toolbox(judging, target=target, root_seed=draw_root_seed(), docs=docs)
         answer = await tools.call(ToolCall(id=name, name=name, arguments=given))
         return Said(text=answer.text)
 
