@@ -124,6 +124,14 @@ def test_passages_are_short_and_lose_nothing() -> None:
     assert "".join(passages).split() == text.split()
 
 
+def test_escaped_underscore_is_an_underscore(tmp_path: Path) -> None:
+    (tmp_path / "a.rst").write_text("nki.isa.zorb\\_box\n=================\n\ntext\n")
+    path = tmp_path / "docs.sqlite"
+    index_folder(tmp_path, path)
+    (found,) = Library(path).search("nisa.zorb_box", limit=1)
+    assert found.title == "nki.isa.zorb_box"
+
+
 def test_control_characters_are_not_shown(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes(b"# \x1b[31mRed\x07\n\nzorble \x1b]0;x\x07 \xff\n")
     path = tmp_path / "docs.sqlite"

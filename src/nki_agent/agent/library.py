@@ -252,7 +252,8 @@ def _fill(base: sqlite3.Connection, folder: Path, files: Iterable[Path]) -> Inde
 
 def _add_file(base: sqlite3.Connection, name: str, text: str) -> int:
     count = 0
-    for title, section in split_sections(_clean(text)):
+    # reStructuredText writes tensor\_copy where it does not want a link.
+    for title, section in split_sections(_clean(text).replace("\\_", "_")):
         for passage in split_passages(section):
             # A name is also found by its parts: tensor_copy by `tensor` and by `copy`.
             parts = " ".join(sorted(find_words(f"{title} {passage}")))
