@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache, cached_property
 from importlib.resources import files
 from types import FunctionType
@@ -52,13 +53,24 @@ KINDS = {
 _PREFIX = re.compile(r"^(?:nki\.)?(?:isa|language|collectives|nisa|nl|ncc)\.")
 
 
+class CardKind(StrEnum):
+    """What a card is about."""
+
+    INSTRUCTION = "instruction"
+    OPERATOR = "operator"
+    FUNCTION = "function"
+    CODE = "code"
+    LIMITS = "limits"
+    PATTERN = "pattern"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """One thing to look up: its names and its text."""
 
     names: tuple[str, ...]
     text: str
-    is_pattern: bool = False
+    kind: CardKind
 
     @cached_property
     def title(self) -> frozenset[str]:
@@ -83,6 +95,7 @@ def make_cards(target: Target) -> tuple[Card, ...]:
             Card(
                 names=(info.code.lower(),),
                 text=f"{info.code}: {info.title}\n{info.explanation}\n{info.hint}",
+                kind=CardKind.CODE,
             )
             for info in CATALOGUE.values()
         ),
@@ -121,7 +134,7 @@ def _find_cards(query: str, cards: Sequence[Card]) -> list[Card]:
     exact = [card for card in cards if symbol in card.names]
     related = [card for card in cards if symbol in card.title and card not in exact]
     found = [*exact, *related] if exact else _find_by_words(query, cards)
-    patterns = [card for card in found if card.is_pattern][1:]
+    patterns = [card for card in found if card.kind is CardKind.PATTERN][1:]
     return [card for card in found if card not in patterns][:CARDS_MAX]
 
 
@@ -177,7 +190,7 @@ def _instruction_card(declaration: Declaration, chip: ChipSpec) -> Card:
         first, here = declaration.first_generation, chip.generation
         lines.append(f"  Only from NeuronCore-v{first} on; this target is NeuronCore-v{here}.")
     lines += [f"  {line}" for line in map(_describe, declaration.parameters) if line]
-    return Card(names=(declaration.name,), text="\n".join(lines))
+    return Card(names=(declaration.name,), text="\n".join(lines), kind=CardKind.INSTRUCTION)
 
 
 def _describe(parameter: Parameter) -> str:
@@ -208,7 +221,7 @@ def _name_cards() -> Iterator[Card]:
             lines.append(_operator_line(operator))
         if function := ACTIVATIONS.get(name):
             lines.append(_function_line(function))
-        yield Card(names=(name,), text="\n".join(lines))
+        yield Card(names=(name,), text="\n".join(lines), kind=CardKind.OPERATOR)
 
 
 def _language_cards() -> Iterator[Card]:
@@ -216,7 +229,8 @@ def _language_cards() -> Iterator[Card]:
         name = full.removeprefix("nki.language.")
         if name != full and not any(name in names for names in (ALU_OPS, ACTIVATIONS, TABLE)):
             document = inspect.getdoc(PUBLIC["nki.language"][name]) or ""
-            yield Card(names=(name,), text=f"{write_signature(full)}\n{document}".strip())
+            text = f"{write_signature(full)}\n{document}".strip()
+            yield Card(names=(name,), text=text, kind=CardKind.FUNCTION)
 
 
 def _pattern_cards() -> Iterator[Card]:
@@ -224,7 +238,7 @@ def _pattern_cards() -> Iterator[Card]:
     for name, text in find_patterns():
         heading = text.splitlines()[0].lstrip("# ").lower()
         lines = [line for line in text.splitlines() if line.strip()]
-        yield Card(names=(name, heading), text="\n".join(lines), is_pattern=True)
+        yield Card(names=(name, heading), text="\n".join(lines), kind=CardKind.PATTERN)
 
 
 def _operator_line(operator: AluOp) -> str:
@@ -253,4 +267,4 @@ nc_matmul: free size of moving at most {chip.matmul_moving_free_max}
 nc_transpose on the Tensor Engine: at most {chip.tensor_transpose_max} squared
 nc_transpose on the Vector Engine: at most {chip.vector_transpose_max} squared
 efficient DMA rows: {chip.dma_efficient_descriptor_bytes} bytes or more"""
-    return Card(names=("limits", "sbuf", "psum", "partitions"), text=text)
+    return Card(names=("limits", "sbuf", "psum", "partitions"), text=text, kind=CardKind.LIMITS)

@@ -29,6 +29,8 @@ COMMANDS = {
     "task": "Whether task files are fit to judge kernels by.",
     "run": "Run a script that imports `nki`, on our simulator.",
     "bench": "Suites of tasks, and authors measured on them.",
+    "skill": "Write a skill folder for a coding agent.",
+    "workspace": "Lay out a task for a coding agent, and judge what it wrote.",
     "docs": "Documentation of your own, for `look_up` to search too.",
     "mcp": "Serve the tools to another agent, by the Model Context Protocol.",
     "sandbox": "What this machine offers to hold untrusted kernels.",
