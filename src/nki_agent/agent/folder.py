@@ -59,6 +59,11 @@ class RunFolder:
         return self.path / "timeline.json"
 
     @property
+    def profile(self) -> Path:
+        """Where its time goes, as a record."""
+        return self.path / "profile.json"
+
+    @property
     def error(self) -> Path:
         """What stopped the run, where something did."""
         return self.path / "error.txt"

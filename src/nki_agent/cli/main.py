@@ -22,6 +22,8 @@ Exit codes: 0 right, 1 not right, 2 usage, 3 the kernel cheats, 4 our own or the
 """
 COMMANDS = {
     "solve": "Write a kernel for a task, and fix it until it is right.",
+    "replay": "Show the conversation of a run again.",
+    "report": "Write a run as one HTML page.",
     "verify": "Judge a kernel for a task.",
     "check": "Read kernel source, run nothing, say what is wrong with it.",
     "profile": "Say where a kernel's time goes, and what bounds it.",

@@ -28,6 +28,7 @@ from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.cli.command import ExitCode, make_app
+from nki_agent.cli.conversation import Conversation
 from nki_agent.cli.inputs import (
     JSON_HELP,
     TARGET_HELP,
@@ -53,6 +54,7 @@ from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.speed import estimate_speed
 from nki_agent.verify.verdict import Verdict
 
+CONVERSATION_HELP = "Show all that is said as it happens, and each kernel as a change of the last."
 SCHEMA = 1
 """Raised by every change that an older reader would misread."""
 
@@ -98,6 +100,8 @@ class Run:
     task: Task
     judge: Judge
     model: Model
+    shows_all: bool = False
+    """Whether whole texts are shown, in place of a line for each event."""
 
     def carry_out(self) -> Episode:
         """The episode; whatever ends it, the best kernel so far is in the folder."""
@@ -108,7 +112,8 @@ class Run:
         tools = Toolbox(
             OneJudge(self.judge, self.task), target=config.target, root_seed=config.seed
         )
-        with Progress(clock=self.clock, turns=config.limits.turns) as progress:
+        show_events = Conversation if self.shows_all else Progress
+        with show_events(clock=self.clock, turns=config.limits.turns) as progress:
             trajectory = Trajectory(self.folder.trajectory, clock=self.clock, watch=progress.show)
             trajectory.add(self._start(trajectory, prompt))
             try:
@@ -141,6 +146,7 @@ class Run:
             return None
         speed = estimate_speed(found.program, found.placement, self.task.dev, self.config.target)
         write_trace(speed.timeline, found.program, self.folder.timeline)
+        self.folder.write_json(self.folder.profile, speed.summary)
         return speed.summary
 
     def _start(self, trajectory: Trajectory, prompt: Prompt) -> Started:
@@ -168,6 +174,7 @@ def solve(
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    conversation: Annotated[bool, typer.Option("--conversation", help=CONVERSATION_HELP)] = False,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
@@ -195,7 +202,7 @@ def solve(
     folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
     try:
         folder.task.write_text(source, encoding="utf-8")
-        episode, summary = _carry_out(task, config, folder, clock=clock)
+        episode, summary = _carry_out(task, config, folder, clock=clock, shows_all=conversation)
     except BaseException as error:
         with contextlib.suppress(OSError):  # a full disk must not hide what came first
             folder.error.write_text(
@@ -211,7 +218,7 @@ def solve(
 
 
 def _carry_out(
-    path: Path, config: SolveConfig, folder: RunFolder, *, clock: Clock
+    path: Path, config: SolveConfig, folder: RunFolder, *, clock: Clock, shows_all: bool
 ) -> tuple[Episode, Summary | None]:
     """Load, run the episode, write what came of it."""
     task = read_task(
@@ -221,7 +228,15 @@ def _carry_out(
         config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
     )
     with Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed) as judge:
-        run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, model=model)
+        run = Run(
+            config=config,
+            folder=folder,
+            clock=clock,
+            task=task,
+            judge=judge,
+            model=model,
+            shows_all=shows_all,
+        )
         episode = run.carry_out()
         return episode, run.write_results(episode)
 

@@ -19,7 +19,7 @@ from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.judging import FarmJudging, FaultError
 from nki_agent.agent.library import find_library
 from nki_agent.agent.prompt import make_prompt
-from nki_agent.agent.tools import LOOK_UP, SPECS, SUBMIT, Toolbox
+from nki_agent.agent.tools import SPECS, Toolbox
 from nki_agent.base.errors import MachineError, NkiAgentError, UsageError
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.chip.spec import DEFAULT_TARGET, Target, find_target
@@ -30,8 +30,8 @@ from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 from nki_agent.verify.kernel import read_source
 
-DESCRIBE = "describe_task"
-ONLY_IN_EPISODES = frozenset({SUBMIT, "find_kernels"})
+DESCRIBE, LOOK_UP = "describe_task", "look_up"
+ONLY_IN_EPISODES = frozenset({"submit", "find_kernels"})
 """They hand in, or read what the same agent did before."""
 WITHOUT_KERNEL = frozenset({LOOK_UP, DESCRIBE})
 PLACE: Json = {
