@@ -70,7 +70,7 @@ class Card:
 
     names: tuple[str, ...]
     text: str
-    kind: CardKind
+    kind: CardKind = CardKind.PATTERN
 
     @cached_property
     def title(self) -> frozenset[str]:
@@ -100,7 +100,7 @@ def make_cards(target: Target) -> tuple[Card, ...]:
             for info in CATALOGUE.values()
         ),
         _limits_card(chip, target),
-        *_pattern_cards(),
+        *_guide_cards(),
     )
 
 
@@ -117,9 +117,9 @@ def look_up(query: str, *, target: Target, docs: Library | None = None) -> str:
     return f"nothing found for `{query.strip()}`; {hint}"
 
 
-def find_patterns() -> Iterator[tuple[str, str]]:
+def find_guides() -> Iterator[tuple[str, str]]:
     """Name and text of each worked pattern and guide of this package."""
-    folder = files("nki_agent.agent").joinpath("patterns")
+    folder = files("nki_agent.agent").joinpath("guides")
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         yield file.name.removesuffix(".md"), file.read_text(encoding="utf-8")
 
@@ -233,9 +233,9 @@ def _language_cards() -> Iterator[Card]:
             yield Card(names=(name,), text=text, kind=CardKind.FUNCTION)
 
 
-def _pattern_cards() -> Iterator[Card]:
+def _guide_cards() -> Iterator[Card]:
     """Named by file and heading, so that the words of both count as a name's."""
-    for name, text in find_patterns():
+    for name, text in find_guides():
         heading = text.splitlines()[0].lstrip("# ").lower()
         lines = [line for line in text.splitlines() if line.strip()]
         yield Card(names=(name, heading), text="\n".join(lines), kind=CardKind.PATTERN)

@@ -49,6 +49,11 @@ class RunFolder:
         return self.path / "kernel.py"
 
     @property
+    def start(self) -> Path:
+        """The user's kernel that the run began with, where there is one."""
+        return self.path / "start.py"
+
+    @property
     def verdict(self) -> Path:
         """What the judge said of it."""
         return self.path / "verdict.json"

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from string import Template
 
 from nki_agent import __version__
-from nki_agent.agent.cards import Card, CardKind, find_patterns, make_cards
+from nki_agent.agent.cards import Card, CardKind, find_guides, make_cards
 from nki_agent.base.errors import UsageError
 from nki_agent.chip.spec import Target, load_chip
 
@@ -79,7 +79,7 @@ def make_name(folder: Path) -> str:
 def make_skill(*, name: str, target: Target) -> dict[str, str]:
     """The texts of a skill by their place in its folder."""
     cards = make_cards(target)
-    main = files("nki_agent.agent").joinpath("prompts", "skill.md").read_text(encoding="utf-8")
+    main = files("nki_agent.agent").joinpath("outside", "skill.md").read_text(encoding="utf-8")
     return {
         MAIN: Template(main).substitute(
             name=name,
@@ -118,7 +118,7 @@ def _write_cards(title: str, cards: tuple[Card, ...], *kinds: CardKind) -> str:
 
 def _write_patterns() -> str:
     """Patterns one below another, their headings a level down."""
-    parts = [re.sub(r"^# ", "## ", text, count=1) for _, text in find_patterns()]
+    parts = [re.sub(r"^# ", "## ", text, count=1) for _, text in find_guides()]
     return "\n".join(("# Patterns and guides\n", *parts))
 
 

@@ -200,7 +200,7 @@ def _write_folder(folder: Path, task: Task, laid: Laid, brief: str) -> None:
             f", and at least {SPEEDUP_MIN:g} times as fast as {laid.baseline_by}"
             f" ({laid.baseline_ns / 1e3:.1f} µs)"
         )
-    text = files("nki_agent.agent").joinpath("prompts", "workspace.md").read_text(encoding="utf-8")
+    text = files("nki_agent.agent").joinpath("outside", "workspace.md").read_text(encoding="utf-8")
     guide = Template(text).substitute(target=laid.target.value, faster=faster)
     arguments = ", ".join(argument.name for argument in task.arguments)
     for name, content in {

@@ -24,6 +24,8 @@ COMMANDS = {
     "solve": "Write a kernel for a task, and fix it until it is right.",
     "replay": "Show the conversation of a run again.",
     "report": "Write a run as one HTML page.",
+    "fix": "Repair a kernel of yours until it is right.",
+    "optimize": "Make a right kernel of yours faster.",
     "verify": "Judge a kernel for a task.",
     "check": "Read kernel source, run nothing, say what is wrong with it.",
     "profile": "Say where a kernel's time goes, and what bounds it.",

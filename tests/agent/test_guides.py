@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nki_agent.agent.cards import find_patterns, look_up
+from nki_agent.agent.cards import find_guides, look_up
 from nki_agent.agent.loop import find_kernel
 from nki_agent.chip.spec import Target
 from nki_agent.task.loader import load_task
@@ -64,7 +64,7 @@ GUIDES = {"faster", "repair"}
 
 
 def test_every_pattern_is_tried() -> None:
-    assert {name for name, _ in find_patterns()} == {*REFERENCES, *GUIDES}
+    assert {name for name, _ in find_guides()} == {*REFERENCES, *GUIDES}
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCES))
@@ -73,7 +73,7 @@ def test_pattern_is_right(name: str, tmp_path: Path, judge: Judge) -> None:
     path = tmp_path / f"{name}.py"
     inputs = ", ".join(f'"{key}": {value}' for key, value in drawn.items())
     path.write_text(TASK.format(name=name, names=", ".join(drawn), result=result, inputs=inputs))
-    source = find_kernel(dict(find_patterns())[name])
+    source = find_kernel(dict(find_guides())[name])
     assert source is not None
     verdict = judge.judge(Kernel.from_text(source), load_task(path), root_seed=1)
     assert verdict.stage is Stage.RIGHT, [str(d) for d in verdict.diagnostics]

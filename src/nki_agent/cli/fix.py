@@ -1,0 +1,191 @@
+"""`nki-agent fix KERNEL.py --task TASK.py`: from a kernel that is not right to one that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nki_agent.agent.episode import Limits
+from nki_agent.agent.improving import Goal, Start
+from nki_agent.base.clock import SystemClock
+from nki_agent.base.errors import UsageError
+from nki_agent.base.seeds import draw_root_seed
+from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.check.fixing import fix_source
+from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.command import ExitCode, make_app
+from nki_agent.cli.improving import (
+    BY_EDITS,
+    Improved,
+    Wish,
+    finish,
+    improve,
+    judge_start,
+    make_config,
+    require_one_file,
+)
+from nki_agent.cli.inputs import (
+    JSON_HELP,
+    TARGET_HELP,
+    TASK_HELP,
+    UNSANDBOXED_HELP,
+    UNTRUSTED_HELP,
+    printable,
+    read_kernel,
+    read_target,
+    read_task,
+)
+from nki_agent.cli.screen import say
+from nki_agent.cli.solve import CONVERSATION_HELP
+from nki_agent.llm.choose import BUILTIN, choose_model, require_model_name
+from nki_agent.verify.judge import Judge
+from nki_agent.verify.verdict import Verdict
+
+MODEL_HELP = "Who works on it: `builtin`, or another model's name."
+RUNS_HELP = "Where the run's folder is made."
+WRITE_HELP = "Write the new kernel to KERNEL.py, if it is right."
+NOBODY = "nobody"
+
+
+def improve_kernel(
+    goal: Goal,
+    kernel: Path,
+    task: Path,
+    *,
+    model: str,
+    target: str,
+    turns: int,
+    seed: int | None,
+    runs: Path,
+    as_json: bool,
+    conversation: bool,
+    write: bool,
+    untrusted_task: bool,
+    allow_unsandboxed: bool,
+) -> ExitCode:
+    """Read what is given, judge the kernel, and let a model work on it."""
+    require_model_name(model)
+    if untrusted_task and model == BUILTIN:
+        raise UsageError(
+            "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
+            hint="read the file and leave the option out, or use another `--model`",
+        )
+    chosen, source = read_target(target), read_kernel(kernel)
+    require_one_file(source, kernel)
+    loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)
+    config = make_config(
+        goal,
+        kernel,
+        source,
+        task=task,
+        source=loaded.source,
+        target=chosen,
+        model=model,
+        limits=Limits(turns=turns),
+        seed=draw_root_seed() if seed is None else seed,
+        allow_unsandboxed=allow_unsandboxed,
+        untrusted_task=untrusted_task,
+    )
+    wish = Wish(
+        path=kernel,
+        kernel=source,
+        config=config,
+        task=loaded,
+        runs=runs,
+        clock=SystemClock(),
+        as_json=as_json,
+        shows_all=conversation,
+        writes=write,
+    )
+    with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed) as judge:
+        begin = _begin_fix if goal is Goal.FIX else _begin_optimize
+        start = begin(wish, judge)
+        if start is None:
+            return ExitCode.RIGHT
+        if model == BUILTIN:
+            say("note: the built-in author repairs nothing; it writes a kernel of its own")
+        author = choose_model(model, make_builtin=lambda: BuiltinAuthor(loaded, target=chosen))
+        return improve(wish, judge, start, model=author)
+
+
+def _begin_fix(wish: Wish, judge: Judge) -> Start | None:
+    """Where a repair starts; None where none is needed, or the findings' own edits are one."""
+    before = judge_start(wish, judge, wish.source)
+    if before.right:
+        _end(wish, before, before, new=None, by=NOBODY)
+        return None
+    fixed = fix_source(wish.kernel.files, wish.kernel.main, target=wish.config.target)
+    if fixed.text == wish.source:
+        return Start(goal=Goal.FIX, source=wish.source, verdict=before)
+    after = judge_start(wish, judge, fixed.text)
+    if after.right:
+        _end(wish, before, after, new=fixed.text, by=BY_EDITS)
+        return None
+    say(f"{fixed.num_fixes} mechanical fixes; the kernel is {after.stage.value} now")
+    return Start(goal=Goal.FIX, source=fixed.text, verdict=after)
+
+
+def _begin_optimize(wish: Wish, judge: Judge) -> Start | None:
+    verdict = judge_start(wish, judge, wish.source)
+    if not verdict.right:
+        raise UsageError(
+            f"the kernel is {verdict.stage.value}: there is nothing to make faster yet",
+            hint=f"`nki-agent fix {printable(wish.path)} --task {wish.config.task}`",
+        )
+    look = judge.look(wish.kernel, wish.task.perf)
+    return Start(goal=Goal.OPTIMIZE, source=wish.source, verdict=verdict, profile=look.summary)
+
+
+def _end(wish: Wish, before: Verdict, after: Verdict, *, new: str | None, by: str) -> None:
+    """Said without asking a model."""
+    found = Improved(
+        goal=Goal.FIX,
+        by=by,
+        end="solved",
+        message="the kernel is right",
+        run=None,
+        kernel=None,
+        before=before,
+        after=after,
+    )
+    if new is not None and not wish.writes:
+        say("nothing is written; `--write` puts the change into the file")
+    finish(wish, found, new=new)
+
+
+def fix(
+    kernel: Annotated[Path, typer.Argument(metavar="KERNEL.py", help="The kernel file.")],
+    *,
+    task: Annotated[Path, typer.Option(metavar="TASK.py", help=TASK_HELP)],
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = BUILTIN,
+    target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
+    turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
+    seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
+    runs: Annotated[Path, typer.Option(help=RUNS_HELP)] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    conversation: Annotated[bool, typer.Option("--conversation", help=CONVERSATION_HELP)] = False,
+    write: Annotated[bool, typer.Option("--write", help=WRITE_HELP)] = False,
+    untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
+    allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
+) -> ExitCode:
+    """Repair a kernel until it is right: first by the findings' own edits, then by a model."""
+    return improve_kernel(
+        Goal.FIX,
+        kernel,
+        task,
+        model=model,
+        target=target,
+        turns=turns,
+        seed=seed,
+        runs=runs,
+        as_json=as_json,
+        conversation=conversation,
+        write=write,
+        untrusted_task=untrusted_task,
+        allow_unsandboxed=allow_unsandboxed,
+    )
+
+
+app = make_app(fix)
