@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,8 @@ from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.conversation import Conversation
+from nki_agent.cli.describing import describe, require_words
+from nki_agent.cli.improving import keeping_errors
 from nki_agent.cli.inputs import (
     JSON_HELP,
     TARGET_HELP,
@@ -54,6 +55,8 @@ from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.speed import estimate_speed
 from nki_agent.verify.verdict import Verdict
 
+DESCRIBE_HELP = "The task in words: the model writes it first, and you accept it."
+YES_HELP = "Accept the task that `--describe` gives without a question."
 CONVERSATION_HELP = "Show all that is said as it happens, and each kernel as a change of the last."
 SCHEMA = 1
 """Raised by every change that an older reader would misread."""
@@ -163,9 +166,14 @@ class Run:
 
 def solve(
     task: Annotated[
-        Path, typer.Argument(metavar="TASK.py", help="A PyTorch or NumPy reference with inputs.")
-    ],
+        Path | None,
+        typer.Argument(metavar="[TASK.py]", help="A PyTorch or NumPy reference with inputs."),
+    ] = None,
     *,
+    words: Annotated[
+        str | None, typer.Option("--describe", metavar="TEXT", help=DESCRIBE_HELP)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
     model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
@@ -180,6 +188,15 @@ def solve(
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
     require_model_name(model)
+    clock, author = SystemClock(), None
+    require_words(words, task, model=model)
+    if words is not None:
+        author = choose_model(model, make_builtin=_never)
+        task = describe(words, author, runs=runs, clock=clock, accepts=yes)
+        if task is None:
+            return ExitCode.NOT_RIGHT
+        untrusted_task = True  # a person has seen it, and still it is a model's code
+    assert task is not None
     if untrusted_task and model == BUILTIN:
         raise UsageError(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
@@ -198,18 +215,12 @@ def solve(
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
     )
-    clock = SystemClock()
     folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
-    try:
+    with keeping_errors(folder):
         folder.task.write_text(source, encoding="utf-8")
-        episode, summary = _carry_out(task, config, folder, clock=clock, shows_all=conversation)
-    except BaseException as error:
-        with contextlib.suppress(OSError):  # a full disk must not hide what came first
-            folder.error.write_text(
-                f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
-            )
-        error.add_note(f"kept: {folder.path}")
-        raise
+        episode, summary = _carry_out(
+            task, config, folder, clock=clock, shows_all=conversation, author=author
+        )
     if as_json:
         show_json(_make_report(episode, folder))
     else:
@@ -218,13 +229,19 @@ def solve(
 
 
 def _carry_out(
-    path: Path, config: SolveConfig, folder: RunFolder, *, clock: Clock, shows_all: bool
+    path: Path,
+    config: SolveConfig,
+    folder: RunFolder,
+    *,
+    clock: Clock,
+    shows_all: bool,
+    author: Model | None,
 ) -> tuple[Episode, Summary | None]:
     """Load, run the episode, write what came of it."""
     task = read_task(
         path, untrusted=config.untrusted_task, allow_unsandboxed=config.allow_unsandboxed
     )
-    model = choose_model(
+    model = author or choose_model(
         config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
     )
     with Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed) as judge:
@@ -239,6 +256,10 @@ def _carry_out(
         )
         episode = run.carry_out()
         return episode, run.write_results(episode)
+
+
+def _never() -> Model:
+    raise AssertionError("require_words refuses the built-in author")
 
 
 def _make_report(episode: Episode, folder: RunFolder) -> SolveReport:
