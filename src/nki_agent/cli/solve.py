@@ -55,6 +55,7 @@ from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.speed import estimate_speed
 from nki_agent.verify.verdict import Verdict
 
+TASK_HELP = "A PyTorch or NumPy reference with inputs."
 DESCRIBE_HELP = "The task in words: the model writes it first, and you accept it."
 YES_HELP = "Accept the task that `--describe` gives without a question."
 CONVERSATION_HELP = "Show all that is said as it happens, and each kernel as a change of the last."
@@ -165,14 +166,9 @@ class Run:
 
 
 def solve(
-    task: Annotated[
-        Path | None,
-        typer.Argument(metavar="[TASK.py]", help="A PyTorch or NumPy reference with inputs."),
-    ] = None,
+    task: Annotated[Path | None, typer.Argument(metavar="TASK.py", help=TASK_HELP)] = None,
     *,
-    words: Annotated[
-        str | None, typer.Option("--describe", metavar="TEXT", help=DESCRIBE_HELP)
-    ] = None,
+    words: Annotated[str | None, typer.Option("--describe", help=DESCRIBE_HELP)] = None,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
     model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
@@ -189,14 +185,13 @@ def solve(
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
     require_model_name(model)
     clock, author = SystemClock(), None
-    require_words(words, task, model=model)
-    if words is not None:
+    if words is not None or task is None:
+        require_words(words, task, model=model)
         author = choose_model(model, make_builtin=_never)
-        task = describe(words, author, runs=runs, clock=clock, accepts=yes)
+        task = describe(words or "", author, runs=runs, clock=clock, accepts=yes)
         if task is None:
             return ExitCode.NOT_RIGHT
         untrusted_task = True  # a person has seen it, and still it is a model's code
-    assert task is not None
     if untrusted_task and model == BUILTIN:
         raise UsageError(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
