@@ -14,6 +14,7 @@ from string import Template
 
 from nki_agent.agent.answers import write_faults, write_trials
 from nki_agent.agent.judging import Judging
+from nki_agent.agent.library import find_library
 from nki_agent.agent.prompt import Prompt
 from nki_agent.agent.tools import Toolbox
 from nki_agent.base.seeds import seed_for
@@ -79,7 +80,7 @@ class ImprovingTools(Toolbox):
 
     def __init__(self, judging: Judging, start: Start, *, target: Target, root_seed: int) -> None:
         """Keep the start as the first of the right kernels, where it is right."""
-        super().__init__(judging, target=target, root_seed=root_seed)
+        super().__init__(judging, target=target, root_seed=root_seed, docs=find_library())
         self._judges = judging
         self._seed = root_seed
         self._start = start

@@ -135,6 +135,12 @@ def find_library(path: Path | None = None) -> Library | None:
     return Library(path)
 
 
+def hash_docs() -> str:
+    """Short hash of the user's index; empty where there is none."""
+    library = find_library()
+    return "" if library is None else library.hash
+
+
 def index_folder(folder: Path, path: Path) -> Indexed:
     """Index the .rst, .md and .txt files below a folder, in the place of an index at `path`.
 

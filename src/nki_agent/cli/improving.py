@@ -18,6 +18,7 @@ from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.folder import RunFolder, make_run_folder
 from nki_agent.agent.improving import Goal, ImprovingTools, Start, add_start, scope_of
 from nki_agent.agent.judging import OneJudge
+from nki_agent.agent.library import hash_docs
 from nki_agent.agent.loop import solve as run_episode
 from nki_agent.agent.prompt import make_prompt
 from nki_agent.agent.trajectory import Started, Trajectory
@@ -63,6 +64,8 @@ class ImproveConfig(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     allow_unsandboxed: bool
     untrusted_task: bool
+    docs: str
+    """Short hash of the user's documentation that `look_up` searches; empty without one."""
 
 
 class Improved(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,6 +288,7 @@ def make_config(
             "kernel": printable(path),
             "kernel_hash": short_hash(kernel.hash),
             "task": printable(task),
+            "docs": hash_docs(),
             "task_source": short_hash(hash_text(source)),
             **settings,
         },

@@ -16,6 +16,7 @@ from nki_agent import __version__
 from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.folder import RunFolder, make_run_folder
 from nki_agent.agent.judging import OneJudge
+from nki_agent.agent.library import find_library, hash_docs
 from nki_agent.agent.loop import solve as run_episode
 from nki_agent.agent.prompt import Prompt, make_prompt
 from nki_agent.agent.tools import Toolbox
@@ -79,6 +80,8 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     allow_unsandboxed: bool
     untrusted_task: bool = False
+    docs: str = ""
+    """Short hash of the user's documentation that `look_up` searches; empty without one."""
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +117,10 @@ class Run:
             self.task, target=config.target, mode=config.mode, limits=config.limits
         )
         tools = Toolbox(
-            OneJudge(self.judge, self.task), target=config.target, root_seed=config.seed
+            OneJudge(self.judge, self.task),
+            target=config.target,
+            root_seed=config.seed,
+            docs=find_library(),
         )
         show_events = Conversation if self.shows_all else Progress
         with show_events(clock=self.clock, turns=config.limits.turns) as progress:
@@ -209,6 +215,7 @@ def solve(
         seed=draw_root_seed() if seed is None else seed,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
+        docs=hash_docs(),
     )
     folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
     with keeping_errors(folder):

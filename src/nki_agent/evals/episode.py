@@ -15,7 +15,7 @@ from nki_agent.agent.judging import Judging
 from nki_agent.agent.loop import solve
 from nki_agent.agent.prompt import make_prompt
 from nki_agent.agent.tools import Toolbox
-from nki_agent.agent.trajectory import Started, Trajectory
+from nki_agent.agent.trajectory import Started, Trajectory, Watch, watch_nothing
 from nki_agent.base.clock import Clock
 from nki_agent.base.diagnostic import Severity, clean
 from nki_agent.base.seeds import seed_for
@@ -58,6 +58,7 @@ async def run_attempt(
     judging: Judging,
     clock: Clock,
     find_baseline: Callable[[str, Target, str], float | None],
+    watch: Watch = watch_nothing,
 ) -> Attempt:
     """Let the model solve the task; judge what it hands in, and claim its speed if asked."""
     task, target = assignment.task, assignment.target
@@ -66,7 +67,7 @@ async def run_attempt(
     assignment.folder.mkdir(parents=True, exist_ok=True)
     path = assignment.folder / "trajectory.jsonl"
     path.unlink(missing_ok=True)
-    trajectory = Trajectory(path, clock=clock)
+    trajectory = Trajectory(path, clock=clock, watch=watch)
     trajectory.add(
         Started(
             at=trajectory.now(),
