@@ -11,7 +11,7 @@ from nki_agent.agent.trajectory import Turn, read_trajectory
 from tests.agent.tiny import CHEAT, RIGHT, WRONG
 from tests.cli.calling import Called, call, use, write_kernel, write_script, write_task
 
-MISSPELT = RIGHT.replace("nisa.dma_copy(dst=tile", "nisa.dma_cpy(dst=tile")
+MISSPELT = RIGHT.replace("nisa.dma_copy(dst=tile", "nisa.dma_copyx(dst=tile")
 SLOW = RIGHT.replace("range(0, 150, 128)", "range(0, 150, 16)").replace("min(128,", "min(16,")
 WRONG_AND_FAST = RIGHT.replace("op0=nl.add", "op0=nl.subtract")
 
