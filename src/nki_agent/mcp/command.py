@@ -68,6 +68,7 @@ def mcp(
             task=None if task is None else task.absolute(),
             target=chosen,
             is_task_trusted=trusted and not untrusted_task,
+            allow_unsandboxed=allow_unsandboxed,
             root=None if http is None else root.resolve(),
         )
         try:

@@ -8,8 +8,10 @@ locked processes where nobody has read them.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from nki_agent.base.seeds import draw_root_seed
 from nki_agent.chip.spec import DEFAULT_TARGET, Target, find_target
 from nki_agent.farm.executor import Executor
 from nki_agent.llm.protocol import Json, ToolCall, ToolSpec
-from nki_agent.sandbox.task_host import load_untrusted_task
+from nki_agent.sandbox.task_host import TaskHost, load_untrusted_task
 from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 from nki_agent.verify.kernel import read_source
@@ -60,7 +62,7 @@ class Said:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Desk:
     """Answers calls of the tools."""
 
@@ -70,8 +72,11 @@ class Desk:
     target: Target = DEFAULT_TARGET
     is_task_trusted: bool = True
     """Whether task files may run without a sandbox."""
+    allow_unsandboxed: bool = False
+    """Whether it goes on where nothing can hold an untrusted task."""
     root: Path | None = None
     """The folder that clients may name files of; None is the whole machine."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -150,7 +155,16 @@ class Desk:
         return "\n".join((prompt.user, *(f"Note: {note}" for note in task.notes)))
 
     def _load(self, path: Path) -> Task:
-        return load_task(path) if self.is_task_trusted else load_untrusted_task(path)
+        """One at a time, as in every process that loads tasks."""
+        with self._lock:
+            if self.is_task_trusted:
+                return load_task(path)
+            return load_untrusted_task(path, host=self._host)
+
+    @cached_property
+    def _host(self) -> TaskHost:
+        """Warmed once: that takes seconds."""
+        return TaskHost(allow_unsandboxed=self.allow_unsandboxed)
 
 
 def _outside() -> list[ToolSpec]:
