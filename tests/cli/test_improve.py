@@ -66,6 +66,7 @@ def test_fix_shows_the_model_kernel_and_verdict(tmp_path: Path) -> None:
     assert "stage: wrong" in words
     assert "NK501" in words
     assert call("report", run).code == 0
+    assert "What changed of the user" in (run / "report.html").read_text()
 
 
 def test_fix_writes_the_users_file_only_when_right(tmp_path: Path) -> None:

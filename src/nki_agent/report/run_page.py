@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from nki_agent.base.diagnostic import clean
@@ -16,12 +16,13 @@ from nki_agent.report.figures import NONE, write_tokens, write_us, write_usd
 from nki_agent.report.page import fill_page
 from nki_agent.report.path_chart import draw_latency, draw_path
 from nki_agent.report.stored import StoredRun
-from nki_agent.report.transcript import Transcript
+from nki_agent.report.transcript import Line, Transcript, diff_kernels
 from nki_agent.verify.kernel import MAIN_NAME
 from nki_agent.verify.verdict import Verdict
 
 MS_PER_S = 1e3
 PERCENT = 100.0
+NEWLINE = "\n"
 HOT_SHARE = 0.1
 """From here on a source line stands out."""
 
@@ -47,6 +48,9 @@ def write_run_page(run: StoredRun) -> str:
     body += ["<h2>What it cost</h2>", _write_cost(run)]
     if run.kernel is not None:
         body += ["<h2>The kernel</h2>", *_write_kernel(run.kernel, run.profile)]
+    if run.start is not None and run.kernel is not None:
+        body += ["<h2>What changed of the user's kernel</h2>"]
+        body.append(_write_lines(diff_kernels(run.start, run.kernel)))
     body += ["<h2>Conversation</h2>", _write_conversation(run)]
     if run.task is not None:
         body.append(f"<details><summary>The task</summary><pre>{escape(run.task)}</pre></details>")
@@ -165,14 +169,13 @@ def _find_shares(profile: Summary) -> dict[int, float]:
 
 def _write_conversation(run: StoredRun) -> str:
     transcript = Transcript()
-    lines = [
-        f'<span class="{tone.value}">{escape(text)}</span>'
-        for event in run.events
-        for tone, text in transcript.write(event)
-    ]
-    text = "\n".join(lines)
-    head = f"<summary>{len(run.turns)} turns</summary>"
-    return f"<details open>{head}<pre>{text}</pre></details>"
+    text = _write_lines(line for event in run.events for line in transcript.write(event))
+    return f"<details open><summary>{len(run.turns)} turns</summary>{text}</details>"
+
+
+def _write_lines(lines: Iterable[Line]) -> str:
+    spans = [f'<span class="{tone.value}">{escape(text)}</span>' for tone, text in lines]
+    return f"<pre>{NEWLINE.join(spans)}</pre>"
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -57,6 +57,8 @@ class StoredRun:
 
     path: Path
     events: tuple[Event, ...]
+    start: str | None = None
+    """The user's kernel that it began with."""
     kernel: str | None = None
     verdict: Verdict | None = None
     profile: Summary | None = None
@@ -140,6 +142,7 @@ def read_run(path: Path) -> StoredRun:
     return StoredRun(
         path=path,
         events=events,
+        start=_read_text(folder.start),
         kernel=_read_text(folder.kernel),
         verdict=_read_record(folder.verdict, Verdict),
         profile=_read_record(folder.profile, Summary),
