@@ -26,11 +26,11 @@ PACKAGE_STAMP := .venv/package$(HERE)
 SOLVE_READY := $(SOLVE_STAMP) $(PACKAGE_STAMP)
 READY := $(SOLVE_READY) $(DEV_STAMP)
 
-.PHONY: help setup solve test check types lint wheel fix docs lock clean
+.PHONY: help setup solve test check types lint wheel fix docs baseline lock clean
 
 help:
 	@sed -n 's/^# \(make\)/\1/p; s/^# \([A-Z]*=\)/  \1/p' Makefile
-	@echo "also: make setup check fix docs lock clean"
+	@echo "also: make setup check fix docs baseline lock clean"
 
 setup: $(READY)
 	@echo "set-up: .venv is ready" >&2
@@ -76,6 +76,9 @@ test: check wheel
 fix: $(READY)
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
+
+baseline: $(SOLVE_READY)
+	$(BIN)/python scripts/freeze_baseline.py
 
 docs: $(SOLVE_READY)
 	$(BIN)/python scripts/make_reference.py

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from nki_agent.agent.cards import ALIASES
+from nki_agent.agent.cards import ALIASES, look_up
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.prompt import Prompt, make_prompt, write_fold
+from nki_agent.check.source import check_source
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.table import TABLE
@@ -110,3 +112,24 @@ def test_prompt_says_at_which_sizes_a_kernel_is_judged(tmp_path: Path) -> None:
 def test_prompt_of_one_shape_set_says_so(task: Task) -> None:
     text = make_prompt(task, target=Target.TRN2, mode=Mode.LOOP, limits=Limits()).user
     assert "These are the only shapes." in text
+
+
+def test_prompt_of_the_surface_isa_asks_for_addresses_and_offers_no_functions(task: Task) -> None:
+    prompt = make_prompt(
+        task, target=Target.TRN2, mode=Mode.LOOP, limits=Limits(), surface=Surface.ISA
+    )
+    assert "address=(partition, byte" in prompt.system
+    assert "`nl.fori_loop`" in prompt.system
+    assert "further ones: " not in prompt.system
+    assert prompt.hash != prompt_for(task).hash
+    example = re.findall(r"^```python\n(.*?)^```", prompt.system, re.MULTILINE | re.DOTALL)[0]
+    found = check_source(
+        {"kernel.py": example}, "kernel.py", target=Target.TRN2, surface=Surface.ISA
+    )
+    assert found == []
+
+
+def test_look_up_on_the_surface_isa_knows_no_function_that_is_off_it() -> None:
+    wide = look_up("load", target=Target.TRN2)
+    assert wide.startswith("nl.load(")
+    assert "nl.load(" not in look_up("load", target=Target.TRN2, surface=Surface.ISA)

@@ -98,6 +98,7 @@ ROWS = (
     Operator("cosine similarity", "F.cosine_similarity(x, y, dim=-1)", ((130, 50), (130, 50))),
 )
 PRODUCTS = (
+    Operator("one row for each matrix", "x @ y", ((3, 4, 1, 40), (4, 40, 30))),
     Operator("matmul", "x @ y", ((130, 200), (200, 300))),
     Operator("linear and gelu", "F.gelu(self.layer(x))", ((130, 200),), "nn.Linear(200, 300)"),
     Operator("linear rank 3", "torch.relu(self.layer(x))", ((3, 50, 200),), "nn.Linear(200, 600)"),

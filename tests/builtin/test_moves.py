@@ -46,6 +46,14 @@ CASES: tuple[tuple[Operator, Shapes], ...] = (
               "torch.cat([x[..., :16] * y - x[..., 16:] * z,"
               " x[..., 16:] * y + x[..., :16] * z], -1)",
               ((2, 3, 40, 32), (40, 16), (40, 16))), ((1, 2, 130, 32), (130, 16), (130, 16))),
+    (Operator("rotary pairs",
+              "torch.stack([x[..., 0::2] * y - x[..., 1::2] * z,"
+              " x[..., 1::2] * y + x[..., 0::2] * z], -1).flatten(-2)",
+              ((2, 3, 40, 32), (40, 16), (40, 16))), ((1, 2, 130, 48), (130, 24), (130, 24))),
+    (Operator("every third column", "x[:, 1::3] + x[:, 2::3]", ((130, 90),)), ((70, 96),)),
+    (Operator("even and odd", "(x[:, 0::2].contiguous(), x[:, 1::2] * 2)", ((300, 90),)),
+     ((70, 96),)),
+    (Operator("reversed halves", "x[:, :20].flip(1) - x[:, 20:40]", ((300, 90),)), ((70, 96),)),
     (Operator("causal softmax",
               "F.softmax((x @ y.transpose(-1, -2)).masked_fill("
               "~torch.ones(x.shape[-2], y.shape[-2], dtype=torch.bool).tril(), -1e9), -1)",

@@ -15,11 +15,10 @@ from tests.builtin.operators import Operator, Shapes
 from tests.judging import SOFTMAX_TASK
 
 CASES: tuple[tuple[str, Shapes, str], ...] = (
-    ("torch.cumsum(x, -1)", ((40, 50),), "aten.cumsum"),
+    ("torch.special.i0e(x)", ((40, 50),), "aten.special_i0e"),
     ("torch.where(x.sum() > 0, x, -x) if x.sum() > 0 else x", ((40, 50),), "branches on values"),
-    ("F.softmax(x, -1)", ((4, 60_000),), "columns"),
-    ("F.batch_norm(x, None, None, training=True)", ((40, 50),), "statistics of the batch"),
-    ("F.conv1d(x, y)", ((2, 3, 50), (4, 3, 5)), "aten.convolution"),
+    ("torch.sort(x, -1).values", ((4, 60_000),), "columns"),
+    ("torch.cumsum(x, -1)", ((4, 60_000),), "columns"),
 )
 
 
@@ -34,7 +33,7 @@ def test_operator_without_a_rule_is_named(
 
 
 HINTED = {
-    "torch operator": "def reference(x):\n    return torch.cumsum(x, -1)",
+    "torch operator": "def reference(x):\n    return torch.special.i0e(x)",
     "numpy ufunc": "def reference(x):\n    return np.cbrt(x)",
     "numpy function": "def reference(x):\n    return np.sort(x)",
     "update": "UPDATES = ('x',)\n\n\ndef reference(x):\n    x += 1",

@@ -3,10 +3,16 @@
 import json
 from pathlib import Path
 
+import msgspec
+
 from nki_agent.bench.baselines import Baseline
-from nki_agent.evals.results import LINES
-from tests.cli.calling import Called, call
-from tests.evals.made import write_usual_run
+from nki_agent.bench.suite import TASKS
+from nki_agent.check.surface import Surface
+from nki_agent.evals.results import LINES, read_config
+from tests.cli.calling import Called, call, use, write_script
+from tests.evals.made import TASKS as EVAL_TASKS
+from tests.evals.made import make_attempt, make_config, write_run, write_usual_run
+from tests.isa_kernels import LEAKY_RELU
 
 EASY = ("l1-relu-1d-bf16", "l1-sub-colvec-2d")
 
@@ -92,7 +98,57 @@ def test_report_compare_and_baseline_read_runs(tmp_path: Path) -> None:
 
 def test_runs_of_other_splits_are_not_compared(tmp_path: Path) -> None:
     first = write_usual_run(tmp_path / "first")
-    second = write_usual_run(tmp_path / "second", tasks=())
+    second = write_usual_run(tmp_path / "second", tasks=EVAL_TASKS[:3])
     called = call("bench", "compare", first, second)
     assert called.code == 2
     assert "compare runs over the same tasks" in called.err
+
+
+def test_builtin_author_is_refused_on_the_surface_isa_before_a_run_begins(tmp_path: Path) -> None:
+    for command in (("bench", "run"), ("solve", TASKS / "l1-leaky-relu-2d.py")):
+        called = call(*command, "--surface", "isa", "--runs", tmp_path / "runs")
+        assert called.code == 2
+        assert "does not write the surface `isa`" in called.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_run_on_the_surface_isa_is_recorded_and_never_mixed(tmp_path: Path) -> None:
+    options = ("--task", "l1-leaky-relu-2d", "--runs", tmp_path / "runs", "--seed", 1)
+    model = write_script(tmp_path, use("submit", source=LEAKY_RELU))
+    for surface in ("isa", "nki"):
+        called = call(
+            "bench", "run", *options, "--model", model, "--surface", surface, "--workers", 1
+        )
+        assert called.code == 0, called.err
+        assert "| trn2 | 1 | 100.0 " in called.out
+    folders = {read_config(f).surface.value: f for f in (tmp_path / "runs").iterdir()}
+    config = json.loads((folders["isa"] / "config.json").read_text())
+    assert (config["surface"], config["level_turns"]) == ("isa", {"1": 15, "2": 20, "3": 25})
+    assert json.loads((folders["isa"] / LINES).read_text())["surface"] == "isa"
+    report = call("bench", "report", folders["isa"]).out
+    assert "surface `isa`" in report
+    assert "at most 15 turns" in report
+    compared = call("bench", "compare", folders["isa"], folders["nki"])
+    assert compared.code == 2
+    assert "on one surface" in compared.err
+    assert call("bench", "baseline", folders["isa"], "--out", tmp_path / "b.json").code == 2
+
+
+def test_results_of_another_surface_in_a_run_are_refused(tmp_path: Path) -> None:
+    run_folder = write_run(
+        tmp_path / "run", make_config(), [make_attempt(EVAL_TASKS[0], surface=Surface.ISA)]
+    )
+    called = call("bench", "report", run_folder)
+    assert called.code == 2
+    assert "never mixed" in called.err
+
+
+def test_kernel_past_its_bound_is_told_and_never_frozen(tmp_path: Path) -> None:
+    attempt = make_attempt(EVAL_TASKS[0])
+    speed = msgspec.structs.replace(attempt.speeds[0], latency_ns=900.0, percent_of_bound=111.1)
+    attempt = msgspec.structs.replace(attempt, speeds=(speed,))
+    run_folder = write_run(tmp_path / "run", make_config(), [attempt])
+    assert "faster than their bound" in call("bench", "report", run_folder).out
+    called = call("bench", "baseline", run_folder, "--out", tmp_path / "b.json")
+    assert called.code == 2
+    assert "l1-add" in called.err

@@ -12,6 +12,7 @@ inspect_ai = pytest.importorskip("inspect_ai")
 inspect_model = pytest.importorskip("inspect_ai.model")
 
 from nki_agent.bench.attempt import Attempt  # noqa: E402
+from nki_agent.check.surface import Surface  # noqa: E402
 from nki_agent.llm.inspect_model import to_inspect, to_reply  # noqa: E402
 from nki_agent.llm.protocol import Message, Role, StopReason, ToolCall  # noqa: E402
 
@@ -49,11 +50,16 @@ def make_model(steps: Sequence[tuple[str, dict[str, str]]]) -> Any:
     )
 
 
-def evaluate(folder: Path, *steps: tuple[str, dict[str, str]]) -> Any:
+def evaluate(folder: Path, *steps: tuple[str, dict[str, str]], surface: str = "nki") -> Any:
     (log,) = inspect_ai.eval(
         "nki_agent/nkibench",
         model=make_model(steps),
-        task_args={"split": "smoke-12", "workers": 1, "seed": 3},
+        task_args={
+            "split": "smoke-12",
+            "workers": 1,
+            "seed": 3,
+            "surface": surface,
+        },
         sample_id=TASK,
         display="none",
         log_dir=str(folder),
@@ -114,6 +120,17 @@ def test_log_viewer_has_every_call_with_its_answer_and_a_timeline(tmp_path: Path
     assert (told[-1]["end"], told[-1]["turns"], told[-1]["stage"]) == ("solved", 4, "right")
     kinds = [e.event for e in sample.events if e.event in ("model", "info")]
     assert kinds == ["model", "info"] * 4 + ["info"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_kernel_off_the_surface_is_scored_as_wrong(tmp_path: Path) -> None:
+    log = evaluate(tmp_path, ("submit", {"source": KERNEL}), surface="isa")
+    metrics = {name: m.value for name, m in log.results.scores[0].metrics.items()}
+    assert (metrics["accuracy"], metrics["compiled"]) == (0.0, 0.0)
+    (score,) = log.samples[0].scores.values()
+    attempt = msgspec.convert(score.metadata["attempt"], Attempt)
+    assert (attempt.surface, attempt.codes) == (Surface.ISA, ("NK119",))
+    assert "you have 15 turns" in log.samples[0].messages[0].text
 
 
 def test_messages_and_replies_keep_what_they_say() -> None:

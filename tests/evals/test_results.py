@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from nki_agent.agent.episode import Limits
 from nki_agent.base.errors import UsageError
 from nki_agent.evals.attempts import AttemptLog
 from nki_agent.evals.results import CONFIG, LINES, read_results, require_comparable
@@ -94,3 +95,63 @@ def test_runs_of_other_versions_are_not_compared(
     require_comparable([first, first])
     with pytest.raises(UsageError, match=said):
         require_comparable([first, second])
+
+
+EDITS: dict[str, tuple[dict[str, object], str]] = {
+    "a task left out": ({"tasks": TASKS[1:]}, "a task that the config does not name"),
+    "another target": ({"targets": ("trn3",)}, "a target that the config does not name"),
+    "another seed": ({"seed": 6}, "another seed"),
+    "another level": (
+        {"tasks": (msgspec.structs.replace(TASKS[0], level=2), *TASKS[1:])},
+        "level 1 and category `elementwise`, in the config 2",
+    ),
+    "no perf shapes": ({"perf": False}, "which the config does not ask for"),
+    "another model": ({"model": "other"}, "another config"),
+    "another cost model": (
+        {"versions": msgspec.structs.replace(VERSIONS, cost_model=99)},
+        "another config",
+    ),
+    "another suite": (
+        {"versions": msgspec.structs.replace(VERSIONS, suite_hash="x")},
+        "another config",
+    ),
+    "more turns": ({"limits": Limits(turns=99)}, "another config"),
+}
+PROBLEMS: dict[str, tuple[dict[str, object], str]] = {
+    "a task twice": ({"tasks": (*TASKS, TASKS[0])}, "named twice"),
+    "a target twice": ({"targets": ("trn2", "trn2")}, "named twice"),
+    "no target": ({"targets": ()}, "no target"),
+    "no attempt": ({"samples": 0}, "less than one"),
+    "a seed that is none": ({"seed": -1}, "its seed"),
+}
+
+
+def write_edited(folder: Path, changes: dict[str, object]) -> None:
+    """A run whose config was changed after its attempts were made."""
+    config = make_config()
+    attempts = [make_attempt(t, config_hash=config.hash) for t in TASKS]
+    write_run(folder, config, attempts)
+    edited = msgspec.structs.replace(config, **changes)
+    (folder / CONFIG).write_bytes(msgspec.json.encode(edited))
+
+
+@pytest.mark.parametrize("name", [*EDITS, *PROBLEMS])
+def test_config_that_was_changed_is_named_and_refused(tmp_path: Path, name: str) -> None:
+    changes, said = {**EDITS, **PROBLEMS}[name]
+    write_edited(tmp_path, changes)
+    with pytest.raises(UsageError, match=said):
+        read_results(tmp_path)
+
+
+def test_config_with_another_layout_is_the_same(tmp_path: Path) -> None:
+    write_edited(tmp_path, {})
+    plain = msgspec.json.decode((tmp_path / CONFIG).read_bytes())
+    turned = dict(reversed(plain.items()))
+    (tmp_path / CONFIG).write_bytes(msgspec.json.format(msgspec.json.encode(turned), indent=4))
+    assert len(read_results(tmp_path).attempts) == 4
+
+
+def test_attempt_that_is_none_of_the_run_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, make_config(), [make_attempt(TASKS[0], sample=1)])
+    with pytest.raises(UsageError, match="asks for 1 from 0"):
+        read_results(tmp_path)

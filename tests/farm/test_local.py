@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from nki_agent.farm.dispatch import was_killed_by_others
 from nki_agent.farm.job import Faulted, Job, Judged, Lost, Unusable
 from nki_agent.farm.local import LocalExecutor
-from nki_agent.farm.wire import FarmLimits
+from nki_agent.farm.wire import Ended, FarmLimits
+from nki_agent.verify.compiling import count_memory_kills
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.verdict import Stage
 from tests.agent.tiny import CHEAT, REFUSED, RIGHT, UNTRACEABLE, WRONG
@@ -158,6 +160,38 @@ def test_job_of_a_killed_worker_is_done_by_another(tmp_path: Path) -> None:
         armed.unlink()
         kill(find_worker(executor))
         assert stage_of(future.result()) is Stage.RIGHT
+
+
+def test_worker_that_others_kill_is_not_counted_against_its_job(tmp_path: Path) -> None:
+    task = write_task(tmp_path, reference=SLEEPING)
+    with LocalExecutor(workers=1, limits=FarmLimits(attempts=1)) as executor:
+        assert stage_of(executor.submit(make_job(task)).result()) is Stage.RIGHT
+        armed = tmp_path / "armed"
+        armed.touch()
+        future = executor.submit(make_job(task))
+        for left in range(3):
+            PAUSE.wait(1.0)
+            if left == 2:
+                armed.unlink()
+            kill(find_worker(executor))
+        assert stage_of(future.result()) is Stage.RIGHT
+
+
+@pytest.mark.parametrize(
+    ("wait_status", "new_memory_kills", "by_others"),
+    [
+        (signal.SIGKILL, 0, True),
+        (signal.SIGKILL, 1, False),
+        (signal.SIGSEGV, 0, False),
+        (256, 0, False),
+    ],
+)
+def test_worker_is_killed_by_others_unless_memory_ran_out_or_it_crashed(
+    wait_status: int, new_memory_kills: int, by_others: bool
+) -> None:
+    ended = Ended(token=1, wait_status=wait_status)
+    before = count_memory_kills() - new_memory_kills
+    assert was_killed_by_others(ended, memory_kills=before) is by_others
 
 
 def test_job_that_kills_its_workers_is_lost_and_holds_up_nobody(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nki_agent.base.errors import MachineError, UsageError
+from nki_agent.base.errors import UsageError
 from nki_agent.farm.job import End, Faulted, Judged, Lost, Unusable
 from nki_agent.farm.log import ResultLog
 from nki_agent.verify.verdict import Hashes, OutputError, Stage, Trial, Verdict
@@ -146,7 +146,7 @@ def test_place_that_is_no_file_is_refused(place: str) -> None:
 
 
 def test_folder_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match=r"none/results.jsonl`: No such file"):
+    with pytest.raises(UsageError, match=r"none/results.jsonl`: No such file"):
         ResultLog(tmp_path / "none" / "results.jsonl")
 
 

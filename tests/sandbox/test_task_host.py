@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from nki_agent.base.errors import MachineError, TaskError
+from nki_agent.bench.splits import find_split
+from nki_agent.bench.suite import builtin_suite
 from nki_agent.chip.spec import Target
 from nki_agent.sandbox import task_host
 from nki_agent.sandbox.task_host import TaskHost, TaskLimits, load_untrusted_task
@@ -185,6 +187,30 @@ def test_honest_task_is_the_one_that_loads_in_process(
 ) -> None:
     path = write(tmp_path, text)
     check_same(load_untrusted_task(path, host=host), load_task(path))
+
+
+@pytest.mark.parametrize("task_id", [*find_split("smoke-12").tasks, "l2-sdpa-full-bf16"])
+def test_task_of_the_suite_is_the_one_that_loads_in_process(task_id: str, host: TaskHost) -> None:
+    path = builtin_suite().find_task(task_id).path
+    task, own = load_untrusted_task(path, host=host), load_task(path)
+    assert (task.hash, task.tolerance, task.dev.outputs) == (
+        own.hash,
+        own.tolerance,
+        own.dev.outputs,
+    )
+    (trial, *_) = make_trials(task, SEED)
+    found, wanted = (expected(t, trial.inputs(t)) for t in (task, own))
+    assert set(found) == set(wanted)
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.slow
+def test_every_task_of_the_suite_loads_in_the_sandbox(host: TaskHost) -> None:
+    for entry in builtin_suite().tasks:
+        task = load_untrusted_task(entry.path, host=host)
+        (trial, *_) = make_trials(task, SEED)
+        assert expected(task, trial.inputs(task))
 
 
 def test_task_with_modules_beside_it_is_the_one_that_loads_in_process(

@@ -174,9 +174,50 @@ def test_matmul_of_widened_tensors_multiplies_in_the_format_they_came_in(
     load_torch: Load, left: str, right: str, dtype: DType
 ) -> None:
     task = load_torch(
+        "TOLERANCE = 'F2'\n"
         f"def reference(a, b, c, d):\n    return ({left}) @ ({right}), a + b + c + d\n"
         "def inputs():\n"
         "    a, b = (torch.randn(20, 20, dtype=torch.bfloat16) for _ in range(2))\n"
         "    return [a, b, torch.randn(20, 20), torch.randint(-9, 9, (20, 20), dtype=torch.int8)]\n"
     )
     assert task.work.matmul_flops_by_dtype == {dtype: 2 * 20 * 20 * 20}
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "dtype"), [("F2", DType.FLOAT32), ("F3", DType.FLOAT16), ("F4", DType.FLOAT16)]
+)
+def test_float32_products_may_be_short_where_the_class_forgives_it(
+    load_torch: Load, tolerance: str, dtype: DType
+) -> None:
+    task = load_torch(
+        f"TOLERANCE = '{tolerance}'\n"
+        "def reference(a, b):\n    return a @ b\n"
+        "def inputs():\n    return [torch.randn(20, 20), torch.randn(20, 20)]\n"
+    )
+    assert task.work.matmul_flops_by_dtype == {dtype: 2 * 20 * 20 * 20}
+
+
+def test_convolution_counts_no_taps_on_padding(load_torch: Load) -> None:
+    work = load_torch(
+        "def reference(x, w):\n    return torch.nn.functional.conv2d(x, w, padding=1)\n"
+        "def inputs():\n    return [torch.randn(2, 3, 5, 7), torch.randn(4, 3, 3, 3)]\n"
+    ).work
+    assert work.matmul_flops == 2 * 2 * 3 * 4 * (3 * 5 - 2) * (3 * 7 - 2)
+
+
+def test_transposed_convolution_counts_no_taps_outside_of_its_output(load_torch: Load) -> None:
+    work = load_torch(
+        "def reference(x, w):\n"
+        "    return torch.nn.functional.conv_transpose1d(x, w, stride=2, padding=1)\n"
+        "def inputs():\n    return [torch.randn(2, 3, 5), torch.randn(3, 4, 4)]\n"
+    ).work
+    assert work.matmul_flops == 2 * 2 * 3 * 4 * (4 * 5 - 2)
+
+
+def test_convolution_reads_what_its_window_meets(load_torch: Load) -> None:
+    work = load_torch(
+        "def reference(x, w):\n"
+        "    return torch.nn.functional.conv1d(x, w, stride=2, dilation=2, padding=2)\n"
+        "def inputs():\n    return [torch.randn(2, 3, 9), torch.randn(4, 3, 3)]\n"
+    ).work
+    assert work.min_hbm_bytes == FLOAT * (2 * 3 * 5 + 4 * 3 * 3 + 2 * 4 * 5)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from nki_agent.base.diagnostic import Diagnostic, Severity
+from nki_agent.base.diagnostic import Diagnostic, Severity, clean
+from nki_agent.check.surface import Surface
 from nki_agent.cost.summary import format_figure, format_percent
 from nki_agent.verify.look import Look
 from nki_agent.verify.verdict import Stage, Trial, Verdict
@@ -35,6 +36,8 @@ def write_verdict(verdict: Verdict) -> str:
     lines += write_faults(verdict.diagnostics)
     if verdict.stage is Stage.WRONG:
         lines += write_trials(verdict.trials)
+        if verdict.surface is Surface.ISA:
+            lines += write_picture(verdict.trials)
     if verdict.stage is Stage.RIGHT:
         lines.append(write_speed(verdict))
     return "\n".join((*lines, NEXT[verdict.stage]))
@@ -71,6 +74,14 @@ def write_trials(trials: Sequence[Trial]) -> Iterator[str]:
         for output in trial.outputs:
             state = "right" if output.right else f"error is {output.ratio:.3g} times the limit"
             yield f"trial {trial.number} ({trial.shapes}, {trial.family}) `{output.name}`: {state}"
+
+
+def write_picture(trials: Sequence[Trial]) -> Iterator[str]:
+    """The wrong tile of the first output that has one."""
+    drawn = (o for trial in trials for o in trial.outputs if o.picture)
+    if (output := next(drawn, None)) is not None:
+        yield f"`{clean(output.name)}` around its worst element:"
+        yield from output.picture.splitlines()
 
 
 def write_speed(verdict: Verdict) -> str:

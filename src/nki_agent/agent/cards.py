@@ -20,6 +20,7 @@ from types import FunctionType
 from nki_agent.agent.library import Library
 from nki_agent.agent.words import find_words
 from nki_agent.base.catalogue import CATALOGUE
+from nki_agent.check.surface import Surface, is_kept
 from nki_agent.chip.spec import GENERATION, ChipSpec, Target, load_chip
 from nki_agent.isa.declaration import Declaration, Kind, Parameter
 from nki_agent.isa.dtype import DType
@@ -32,6 +33,8 @@ CARDS_MAX = 3
 """Cards in one answer; more is read as noise."""
 PASSAGES_MAX = 2
 """Passages of the user's documentation in one answer."""
+FENCE = "```"
+"""Around a worked kernel; those leave places to the compiler."""
 TITLE_WEIGHT = 2.0
 """A word in a card's name says more than one in its text."""
 DTYPES_SHOWN_MAX = 7
@@ -84,13 +87,13 @@ class Card:
 
 
 @cache
-def make_cards(target: Target) -> tuple[Card, ...]:
-    """Every card for one target."""
+def make_cards(target: Target, surface: Surface = Surface.NKI) -> tuple[Card, ...]:
+    """Every card for one target; on a surface, of what it has."""
     chip = load_chip(target)
     return (
         *(_instruction_card(declaration, chip) for declaration in TABLE.values()),
         *_name_cards(),
-        *_language_cards(),
+        *(c for c in _language_cards() if surface is Surface.NKI or is_kept(c.names[0])),
         *(
             Card(
                 names=(info.code.lower(),),
@@ -100,18 +103,25 @@ def make_cards(target: Target) -> tuple[Card, ...]:
             for info in CATALOGUE.values()
         ),
         _limits_card(chip, target),
-        *_guide_cards(),
+        *(c for c in _guide_cards() if surface is Surface.NKI or FENCE not in c.text),
     )
 
 
-def look_up(query: str, *, target: Target, docs: Library | None = None) -> str:
+def look_up(
+    query: str,
+    *,
+    target: Target,
+    surface: Surface = Surface.NKI,
+    docs: Library | None = None,
+) -> str:
     """The cards that answer a query, best first, then the user's documentation, if it does."""
-    found = [card.text for card in _find_cards(query, make_cards(target))]
+    cards = make_cards(target, surface)
+    found = [card.text for card in _find_cards(query, cards)]
     if docs is not None:
         found += [str(passage) for passage in docs.search(query, limit=PASSAGES_MAX)]
     if found:
         return "\n\n".join(found)
-    names = [name for card in make_cards(target) for name in card.names]
+    names = [name for card in cards for name in card.names]
     near = difflib.get_close_matches(_read_symbol(query), names, n=3)
     hint = f"near names: {', '.join(near)}" if near else "try an instruction's name or a code"
     return f"nothing found for `{query.strip()}`; {hint}"

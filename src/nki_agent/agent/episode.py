@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+from nki_agent.check.surface import Surface
 from nki_agent.llm.protocol import TokenLimits, Usage
 from nki_agent.verify.verdict import Verdict
 
@@ -50,6 +51,25 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     silent_turns: int = 3
     """Replies in a row with neither a kernel nor a tool call; more are not worth their price."""
     reply: TokenLimits = TokenLimits()
+
+
+LEVEL_TURNS: dict[Surface, dict[int, int]] = {
+    Surface.NKI: {},
+    Surface.ISA: {1: 15, 2: 20, 3: 25},
+}
+"""Model calls by level of the task, where a surface asks for more than `Limits` has; a task without
+a level is taken for one of the first.
+"""
+
+
+def find_turns(surface: Surface, level: int = 1) -> int:
+    """Model calls that an episode may use where nobody says otherwise.
+
+    >>> find_turns(Surface.NKI, 3), find_turns(Surface.ISA, 3), find_turns(Surface.ISA, 0)
+    (10, 25, 15)
+    """
+    turns = LEVEL_TURNS[surface]
+    return turns.get(level, turns.get(1, Limits().turns))
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ Law: no file of another run is ever written over; a name that exists gets a coun
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import msgspec
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_bytes
+from nki_agent.base.writing import NewFolder, path_error
 
 HASH_DIGITS = 6
 SUBJECT_LENGTH_MAX = 48
@@ -91,18 +93,25 @@ def make_run_folder(
 
     Raises:
         UsageError: `root` cannot be written to.
+        MachineError: The disk is full or fails.
     """
     digits = hash_bytes(msgspec.json.encode(config, order="sorted"))[:HASH_DIGITS]
     name = f"{clock.now():%Y-%m-%d}-{kind}-{make_slug(subject)}-{digits}"
+    parents = NewFolder(root)
+    path = None
     try:
         root.mkdir(parents=True, exist_ok=True)
-        folder = RunFolder(_make_new(root, name))
+        path = _make_new(root, name)
+        folder = RunFolder(path)
         folder.write_json(folder.config, config)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write a run folder under `{root}`: {error.strerror}",
-            hint="name a folder that you may write to with `--runs DIR`",
-        ) from error
+    except BaseException as error:
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
+        parents.unmake()
+        if isinstance(error, OSError):
+            hint = "name a folder that you may write to with `--runs DIR`"
+            raise path_error(f"write a run folder under `{root}`", error, hint=hint) from error
+        raise
     return folder
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nki_agent.base.errors import MachineError, TaskError
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.farm.executor import Executor
 from nki_agent.farm.job import Ask, End, Faulted, Job, Judged, Looked, Lost, Unusable
@@ -55,6 +56,7 @@ class FarmJudging:
     task: Path
     target: Target
     is_task_trusted: bool = True
+    surface: Surface = Surface.NKI
 
     async def look(self, kernel: Kernel) -> Look:
         """As the protocol says."""
@@ -84,6 +86,7 @@ class FarmJudging:
             target=self.target,
             ask=ask,
             scope=scope,
+            surface=self.surface,
             root_seed=root_seed,
         )
 

@@ -15,6 +15,7 @@ from string import Template
 from nki_agent.agent.cards import write_signature
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.base.hashes import hash_text, short_hash
+from nki_agent.check.surface import KEPT, Surface
 from nki_agent.chip.spec import ChipSpec, Target, load_chip
 from nki_agent.isa.chance import CHANCE
 from nki_agent.isa.collective import COLLECTIVE
@@ -55,11 +56,22 @@ class Prompt:
         return short_hash(hash_text(f"{self.system}\x1f{self.user}"))
 
 
-def make_prompt(task: Task, *, target: Target, mode: Mode, limits: Limits) -> Prompt:
+def make_prompt(
+    task: Task,
+    *,
+    target: Target,
+    mode: Mode,
+    limits: Limits,
+    surface: Surface = Surface.NKI,
+) -> Prompt:
     """The prompt of one task on one target."""
     chip = load_chip(target)
     system = _fill(
         "system.md",
+        example=_write_example(surface, chip).strip(),
+        functions=_fill(
+            f"functions_{surface.value}.md", functions=", ".join(_list_functions())
+        ).strip(),
         working=_write_working(mode, limits).strip(),
         target=target.value,
         instructions="\n".join(_write_instructions(chip)),
@@ -67,7 +79,6 @@ def make_prompt(task: Task, *, target: Target, mode: Mode, limits: Limits) -> Pr
             op.name for op in ALU_OPS.values() if op.first_generation <= chip.generation
         ),
         activations=", ".join(ACTIVATIONS),
-        functions=", ".join(_list_functions()),
         dtypes=", ".join(_list_dtypes(chip)),
         generation=chip.generation,
         partitions=chip.partitions,
@@ -88,6 +99,18 @@ def make_prompt(task: Task, *, target: Target, mode: Mode, limits: Limits) -> Pr
         outputs="\n".join(f"- {_write_output(o, task)}" for o in task.outputs),
     )
     return Prompt(mode=mode, system=system, user=user)
+
+
+def _write_example(surface: Surface, chip: ChipSpec) -> str:
+    """A whole kernel of the surface, and what the surface asks for."""
+    return _fill(
+        f"example_{surface.value}.md",
+        partitions=chip.partitions,
+        kept=", ".join(f"`nl.{name}`" for name in sorted(KEPT)),
+        sbuf_last=chip.sbuf_usable_partition_bytes - 1,
+        psum_bank_bytes=chip.psum_bank_bytes,
+        psum_last=(chip.psum_banks - 1) * chip.psum_bank_bytes,
+    )
 
 
 def write_fold(shape: tuple[int, ...], *, partitions: int) -> str:

@@ -18,6 +18,7 @@ from nki_agent.agent.cards import look_up
 from nki_agent.agent.judging import Judging
 from nki_agent.agent.library import Library
 from nki_agent.base.seeds import seed_for
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_summary
 from nki_agent.llm.protocol import Json, ToolCall, ToolSpec
@@ -73,9 +74,16 @@ class Toolbox:
     """The tools for one task, and the drafts that went through them."""
 
     def __init__(
-        self, judging: Judging, *, target: Target, root_seed: int, docs: Library | None = None
+        self,
+        judging: Judging,
+        *,
+        target: Target,
+        root_seed: int,
+        surface: Surface = Surface.NKI,
+        docs: Library | None = None,
     ) -> None:
         """Let `judging` judge drafts; every seed comes from `root_seed`."""
+        self._surface = surface
         self._docs = docs
         self.submitted: str | None = None
         """What the model handed in, once it has."""
@@ -151,7 +159,8 @@ class Toolbox:
 
     async def _look_up(self, arguments: Json) -> Answer:
         query = msgspec.convert(arguments, QueryArguments).query
-        return Answer(text=look_up(query, target=self._target, docs=self._docs))
+        text = look_up(query, target=self._target, surface=self._surface, docs=self._docs)
+        return Answer(text=text)
 
     async def _submit(self, arguments: Json) -> Answer:
         source = self._find_source(arguments)

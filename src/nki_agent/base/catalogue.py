@@ -126,6 +126,15 @@ _ROWS = (
         "Use the successor; `nki-agent check --fix` does it where that is mechanical.",
     ),
     CodeInfo(
+        "NK119",
+        "Off the surface",
+        "On the surface `isa` a kernel is instructions of `nki.isa` on tensors whose `address` it"
+        " gives. Of `nki.language` it may use names of dtypes, memories and operators, `ndarray`,"
+        " `tile_size`, `program_id`, `num_programs`, `program_ndim`, `ds`, `fori_loop`,"
+        " `while_loop`, `no_reorder` and `device_print`; of `nki.collectives` nothing.",
+        "Use an instruction of `nki.isa`, and give tensors in SBUF and PSUM an `address`.",
+    ),
+    CodeInfo(
         "NK201",
         "Too many partitions",
         "SBUF and PSUM have 128 partitions.",

@@ -21,6 +21,7 @@ from typing import Final, Generic, Self, TypeVar
 import msgspec
 
 from nki_agent.base.errors import MachineError, UsageError
+from nki_agent.base.writing import path_error
 
 Warn = Callable[[str], object]
 
@@ -52,8 +53,9 @@ class LineFile(Generic[R]):
         """Open or create the file, and give each record that it holds to `note` with its place.
 
         Raises:
-            UsageError: It is no such file, has another schema, or another run writes to it.
-            MachineError: It cannot be opened or put right.
+            UsageError: It is no such file and can't be made there, has another schema, or another
+                run writes to it.
+            MachineError: The disk is full or fails.
         """
         self._path = path
         self._schema = schema
@@ -64,7 +66,7 @@ class LineFile(Generic[R]):
         except IsADirectoryError as error:
             raise UsageError(f"the results file `{path}` is a folder") from error
         except OSError as error:
-            raise MachineError(f"cannot open `{path}`: {error.strerror}") from error
+            raise path_error(f"open `{path}`", error) from error
         try:
             self._lock()
             self._size = self._read(warn)
@@ -161,7 +163,7 @@ class LineFile(Generic[R]):
             aside.write_bytes(data)
             os.ftruncate(self._file, size)
         except OSError as error:
-            raise MachineError(f"cannot put `{self._path}` right: {error.strerror}") from error
+            raise path_error(f"put `{self._path}` right", error) from error
         warn(f"the last line of `{self._path}` was cut off; it was moved to `{aside}`")
 
     def _repair(self, size: int) -> None:
@@ -169,15 +171,15 @@ class LineFile(Generic[R]):
         try:
             _write_at(self._file, b"\n", size)
         except OSError as error:
-            raise MachineError(f"cannot put `{self._path}` right: {error.strerror}") from error
+            raise path_error(f"put `{self._path}` right", error) from error
 
 
 def read_records(path: Path, record: type[R], *, schema: int) -> Iterator[R]:
     """The whole records of a file that another run may be writing; a missing file has none.
 
     Raises:
-        UsageError: A line is no such record, or has another schema.
-        MachineError: The file cannot be read.
+        UsageError: It cannot be read, or a line is no such record or has another schema.
+        MachineError: The disk fails.
     """
     decoder = msgspec.json.Decoder(record)
     try:
@@ -188,7 +190,7 @@ def read_records(path: Path, record: type[R], *, schema: int) -> Iterator[R]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise MachineError(f"cannot read `{path}`: {error.strerror}") from error
+        raise path_error(f"read `{path}`", error) from error
 
 
 def _decode(

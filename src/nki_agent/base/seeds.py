@@ -11,12 +11,24 @@ import secrets
 
 import numpy as np
 
+from nki_agent.base.errors import UsageError
+
 SEED_BITS = 63
+SEED_MAX = (1 << SEED_BITS) - 1
+"""The largest root seed: every file and message can hold it."""
+DIGITS_SHOWN = 40
 
 
 def draw_root_seed() -> int:
     """A fresh secret root seed, for a run that was not given one."""
     return secrets.randbits(SEED_BITS)
+
+
+def require_seed(seed: int) -> int:
+    """The root seed that was given; UsageError with the range for one that no file can hold."""
+    if 0 <= seed <= SEED_MAX:
+        return seed
+    raise UsageError(f"the seed {str(seed)[:DIGITS_SHOWN]} is not between 0 and {SEED_MAX}")
 
 
 def seed_for(root: int, *names: str | int) -> int:

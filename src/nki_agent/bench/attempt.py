@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from nki_agent.check.surface import Surface
 from nki_agent.verify.verdict import Stage
 
 SCHEMA = 1
@@ -66,6 +67,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     sample: int
     root_seed: int
+    config_hash: str = ""
+    """Hash of the config of its run; empty where it was made outside of one."""
     stage: Stage | None
     """How far the handed-in kernel came; None where none was handed in."""
     end: str
@@ -76,6 +79,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str | None = None
     """The kernel's file below the run's folder."""
     trajectory: str | None = None
+    surface: Surface = Surface.NKI
+    """What the kernel was allowed to use."""
     proof: Proof = Proof.UNTRIED
     speeds: tuple[ShapeSpeed, ...] = ()
     cost: Cost = Cost()
@@ -108,6 +113,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         if not known or len(known) < len(found):
             return None
         return math.exp(sum(map(math.log, known)) / len(known))
+
+    @property
+    def is_past_bound(self) -> bool:
+        """Whether it is faster than any kernel can be: an error of the bound or of the model."""
+        return any(speed.latency_ns < speed.bound_ns for speed in self.speeds)
 
     @property
     def percent_of_bound(self) -> float | None:

@@ -7,6 +7,7 @@ refused, and so is a name that leads out of the folder. Tasks of an imported sui
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import TaskError, UsageError
 from nki_agent.base.hashes import hash_bytes, hash_files
 
@@ -198,6 +200,9 @@ def read_record(folder: Path) -> SuiteRecord:
             f"`{file}` has the version {record.source.schema}, and this program reads {SCHEMA}",
             hint=hint,
         )
+    doubled = [name for name, count in Counter(row.id for row in record.task).items() if count > 1]
+    if doubled:
+        raise UsageError(f"`{file}` has the task `{clean(doubled[0])}` twice", hint=hint)
     return record
 
 

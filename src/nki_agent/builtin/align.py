@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nki_agent.builtin.graph import Graph, Node, Op, contiguous_strides
-from nki_agent.builtin.plan import Size, Stored
+from nki_agent.builtin.graph import PRODUCTS, WINDOWED, Graph, Node, Op, contiguous_strides
+from nki_agent.builtin.plan import Stored
+from nki_agent.builtin.tile_steps import Size
 
 Axes = tuple[int | None, ...]
 
@@ -67,7 +68,7 @@ def share_axes(alignments: Sequence[Alignment]) -> None:
 
 def _place(graph: Graph, node: Node, found: Alignment) -> bool:
     """Give a node's dimensions their axes; False if it does not fit."""
-    shape = graph[node.inputs[0]].shape if node.op is Op.REDUCE else node.shape
+    shape = graph[node.inputs[0]].shape if node.op in (Op.REDUCE, Op.LANES) else node.shape
     axes = _axes_of_inputs(graph, node, len(shape), found)
     if axes is None or not _take_sizes(shape, axes, found):
         return False
@@ -75,7 +76,10 @@ def _place(graph: Graph, node: Node, found: Alignment) -> bool:
         gone = frozenset(a for d in node.axes if (a := axes[d]) is not None)
         found.reduced.add(gone)
         axes = [None if dim in node.axes else axis for dim, axis in enumerate(axes)]
-    found.axes[node.id] = tuple(axes)
+    if node.op is Op.SCAN and axes[-1] is not None:
+        # Its rows stay whole, as those that are reduced do.
+        found.reduced.add(frozenset({axes[-1]}))
+    found.axes[node.id] = (None,) if node.op is Op.LANES else tuple(axes)
     return True
 
 
@@ -192,7 +196,7 @@ def outside_operands(
     """(operand, axes of its reader's dimensions) for each value from outside the group."""
     for node_id in group:
         node = graph[node_id]
-        if node.op is Op.MATMUL:
+        if node.op in PRODUCTS:
             continue
         for source in node.inputs:
             if graph[source].op is Op.CONST or inner_base(graph, source, found) is not None:
@@ -200,6 +204,8 @@ def outside_operands(
             axes = found.axes[node_id]
             if node.op is Op.REDUCE:
                 axes = _axes_before(graph, node, found)
+            elif node.op is Op.LANES:
+                axes = (-1,)
             yield source, axes
 
 
@@ -208,6 +214,36 @@ def _axes_before(graph: Graph, node: Node, found: Alignment) -> Axes:
     rank = len(graph[node.inputs[0]].shape)
     kept = found.axes[node.id]
     return tuple(dim - rank if dim in node.axes else kept[dim] for dim in range(rank))
+
+
+def fits_window(graph: Graph, group: Sequence[int], found: Alignment, seed: int) -> bool:
+    """Whether a stage that begins with a window can take these nodes.
+
+    Its tiles are channels by pixels: an operand has one value for each channel, or walks through
+    all pixels of an image in one stride. A pool's channels lie together with its images, so that it
+    takes no operand at all.
+    """
+    node = graph[seed]
+    if node.op not in WINDOWED:
+        return True
+    operands = list(outside_operands(graph, group, found))
+    if node.op is Op.POOL:
+        full = [graph[n].num_elems == node.num_elems for n in group]
+        return not operands and all(full)
+    pixels = [axis for axis in found.order if axis > 1 - len(node.shape)]
+    for source, axes in operands:
+        walk = walk_of(graph, source, axes[len(axes) - len(graph[source].shape) :], found)
+        moving = [a for a in pixels if walk.strides.get(a, 0)]
+        if not moving:
+            continue
+        if any(found.sizes[a] != 1 for a in set(pixels) - set(moving)):
+            return False
+        if not walk.strides.get(1 - len(node.shape), 0) and node.shape[1] != 1:
+            return False
+        sizes = ({a: found.sizes[a] for a in pixels},)
+        if len(merge_axes(pixels, sizes, ((walk,),), fences=frozenset())) > 1:
+            return False
+    return True
 
 
 def varying(alignments: Sequence[Alignment], node_id: int) -> frozenset[int]:
@@ -234,8 +270,7 @@ def merge_axes(
     """
     groups: list[list[int]] = []
     for axis in order:
-        left = groups[-1][-1] if groups else None
-        if left is not None and axis not in fences and _joins(left, axis, sizes, walks):
+        if groups and axis not in fences and _joins(groups[-1], axis, sizes, walks):
             groups[-1].append(axis)
         else:
             groups.append([axis])
@@ -243,19 +278,20 @@ def merge_axes(
 
 
 def _joins(
-    left: int, right: int, sizes: Sequence[dict[int, int]], walks: Sequence[Sequence[Walk]]
+    group: Sequence[int],
+    right: int,
+    sizes: Sequence[dict[int, int]],
+    walks: Sequence[Sequence[Walk]],
 ) -> bool:
+    """Whether each walk goes on along `right` where it left the group's last moving axis."""
     for size, walk_set in zip(sizes, walks, strict=True):
-        if size[left] == 1:
+        moving = [axis for axis in group if size[axis] != 1]
+        if size[right] == 1 or not moving:
+            # An axis of one element may have any stride.
             continue
         for walk in walk_set:
             inner = walk.strides.get(right, 0)
-            if size[right] == 1:
-                # An axis of one element may have any stride.
-                if walk.strides.get(left, 0) != 0:
-                    return False
-                continue
-            if walk.strides.get(left, 0) != inner * size[right]:
+            if walk.strides.get(moving[-1], 0) != inner * size[right]:
                 return False
     return True
 

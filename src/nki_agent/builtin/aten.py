@@ -13,8 +13,14 @@ from functools import partial
 from typing import Any
 
 from nki_agent.builtin.graph import UnsupportedError
+from nki_agent.builtin.indexing import INDEXING, find_bag
+from nki_agent.builtin.losses import LOSSES
 from nki_agent.builtin.moves import MOVES
+from nki_agent.builtin.norms import NORMS
 from nki_agent.builtin.rules import Ref, Rules, Value
+from nki_agent.builtin.scans import scan_rule
+from nki_agent.builtin.steps import stack_rule
+from nki_agent.builtin.windows import WINDOWS
 
 Result = Ref | tuple[Ref | None, ...]
 Rule = Callable[..., Result]
@@ -189,6 +195,8 @@ def _logical_not(rules: Rules, x: Ref) -> Ref:
 
 
 def _sum(rules: Rules, x: Ref, dim: Axes = None, keepdim: int = 0, **_: object) -> Ref:
+    if dim is not None and not keepdim and (bag := find_bag(rules, x, dim)) is not None:
+        return bag
     return rules.reduce("add", x, dim, keepdims=bool(keepdim))
 
 
@@ -210,31 +218,6 @@ def _extreme_of_axis(
     if dim is None:
         return rules.reduce(function, x, None)
     return rules.reduce(function, x, [dim], keepdims=bool(keepdim)), None
-
-
-def _var(
-    rules: Rules, x: Ref, dim: Axes = None, correction: float | None = None, keepdim: int = 0
-) -> Ref:
-    count = rules.size(x, dim)
-    centred = rules.named(rules.sub(x, rules.mean(x, dim, keepdims=True)), "centred")
-    total = rules.reduce("add", rules.unary("square", centred), dim, keepdims=bool(keepdim))
-    free = count - (1 if correction is None else correction)
-    if free <= 0:
-        raise UnsupportedError("var", f"{count} elements leave no degree of freedom")
-    return rules.named(rules.mul(total, 1 / free), "variance")
-
-
-def _std(
-    rules: Rules, x: Ref, dim: Axes = None, correction: float | None = None, keepdim: int = 0
-) -> Ref:
-    return rules.unary("sqrt", _var(rules, x, dim, correction, keepdim))
-
-
-def _var_mean(
-    rules: Rules, x: Ref, dim: Axes = None, correction: float | None = None, keepdim: int = 0
-) -> Result:
-    variance = _var(rules, x, dim, correction, keepdim)
-    return variance, rules.mean(x, dim, keepdims=bool(keepdim))
 
 
 def _vector_norm(
@@ -301,31 +284,6 @@ def _rms_norm(
     return (result if weight is None else rules.mul(result, weight)), scale
 
 
-def _batch_norm(
-    rules: Rules, x: Ref, weight: Ref | None, bias: Ref | None, *statistics: Any
-) -> Result:
-    mean, variance, training, _, eps = statistics
-    if training or mean is None or variance is None:
-        raise UnsupportedError(
-            "batch_norm", "statistics of the batch are not covered", hint="pass training=False"
-        )
-    scale = rules.unary("rsqrt", rules.add(_along_channels(rules, variance, x), eps))
-    centred = rules.named(rules.sub(x, _along_channels(rules, mean, x)), "centred")
-    result = rules.named(rules.mul(centred, rules.named(scale, "inverse_std")), "normed")
-    if weight is not None:
-        result = rules.mul(result, _along_channels(rules, weight, x))
-    if bias is not None:
-        result = rules.add(result, _along_channels(rules, bias, x))
-    return result, None, None
-
-
-def _along_channels(rules: Rules, vector: Ref, x: Ref) -> Ref:
-    """One value for each index of axis 1 of `x`."""
-    for _ in rules.node(x).shape[2:]:
-        vector = Ref(rules.builder.append_axis(vector.id))
-    return vector
-
-
 # -- matrix products ------------------------------------------------------------------------------
 
 
@@ -380,6 +338,10 @@ _BINARY = {
 
 ATEN: dict[str, Rule] = {
     **MOVES,
+    **NORMS,
+    **WINDOWS,
+    **INDEXING,
+    **LOSSES,
     **{name: partial(_unary, function) for name, function in _UNARY.items()},
     **{name: partial(_binary, function) for name, function in _BINARY.items()},
     "add": _add,
@@ -421,9 +383,6 @@ ATEN: dict[str, Rule] = {
     "amin": partial(_extreme, "minimum"),
     "max": partial(_extreme_of_axis, "maximum"),
     "min": partial(_extreme_of_axis, "minimum"),
-    "var": _var,
-    "std": _std,
-    "var_mean": _var_mean,
     "linalg_vector_norm": _vector_norm,
     "logsumexp": _logsumexp,
     "_softmax": partial(_softmax, "softmax"),
@@ -431,7 +390,9 @@ ATEN: dict[str, Rule] = {
     "_log_softmax": partial(_softmax, "log_softmax"),
     "native_layer_norm": _layer_norm,
     "_fused_rms_norm": _rms_norm,
-    "native_batch_norm": _batch_norm,
+    "stack": stack_rule,
+    "cumsum": partial(scan_rule, "add"),
+    "cumprod": partial(scan_rule, "multiply"),
     "mm": _mm,
     "mv": lambda rules, x, y: rules.matvec(x, y),
     "dot": _dot,

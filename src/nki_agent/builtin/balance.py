@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from nki_agent.builtin.plan import (
+from nki_agent.builtin.tile_steps import (
+    Accumulate,
     Activate,
     AffineSelect,
     Combine,
     Copy,
     CopyWhere,
+    Cut,
     Fill,
     Invert,
     Iota,
@@ -27,6 +29,7 @@ from nki_agent.builtin.plan import (
     Scalar,
     Scale,
     ScaleCombine,
+    Scan,
     Step,
     Store,
     Tile,
@@ -59,7 +62,7 @@ class Estimate:
     def engine(self, step: Step) -> Engine:
         """The engine that runs a step."""
         match step:
-            case Load() | Store():
+            case Load() | Store() | Cut():
                 return Engine.DMA
             case Activate():
                 return Engine.SCALAR
@@ -69,7 +72,9 @@ class Estimate:
                 return Engine.GPSIMD
             case Scale() if any(s.op == "power" for s in step.scalars):
                 return Engine.GPSIMD
-            case Scale() | ScaleCombine() | Reduce() | Invert() | CopyWhere():
+            case (
+                Scale() | ScaleCombine() | Reduce() | Invert() | CopyWhere() | Scan() | Accumulate()
+            ):
                 return Engine.VECTOR
 
     @staticmethod
@@ -105,6 +110,8 @@ class Estimate:
                 if in_psum:
                     return 1.0
                 return 1.0 / self.chip.vector_half_fast_factor if fast else PAIR
+            case Scan():
+                return PAIR
             case Scale() | Copy():
                 return 1.0 / self.chip.vector_fast_factor if fast else 1.0
             case _:
@@ -120,12 +127,19 @@ class Estimate:
 
 
 def balance(
-    steps: Sequence[Step], estimate: Estimate, *, floor_ns: float, scratch: Mapping[str, int]
+    steps: Sequence[Step],
+    estimate: Estimate,
+    *,
+    floor_ns: float,
+    scratch: Mapping[str, int],
+    busy: Mapping[Engine, float] | None = None,
 ) -> list[Step]:
     """The choice of engines whose longest queue is shortest, then whose work is least.
 
     `floor_ns` is the time that DMA needs for the tile: engines faster than that gain nothing.
+    `busy` is what engines have to do for the tile beside these steps.
     """
+    base = dict(busy or {})
     names = dict(scratch)
     negated = {s.data: s.dst for s in steps if isinstance(s, Scale) and _negates(s)}
     forms = [[[step], *_alternatives(step, estimate, names, negated)] for step in steps]
@@ -135,9 +149,11 @@ def balance(
     for choice in product(*(range(len(forms[index])) for index in open_steps)):
         picked = dict(zip(open_steps, choice, strict=True))
         made = [step for i, form in enumerate(forms) for step in form[picked.get(i, 0)]]
-        loads = estimate.loads(made)
+        loads = base | {
+            engine: base.get(engine, 0.0) + ns for engine, ns in estimate.loads(made).items()
+        }
         changes = sum(1 for number in choice if number)
-        cost = (max(floor_ns, *loads.values()), changes, sum(loads.values()))
+        cost = (max((floor_ns, *loads.values())), changes, sum(loads.values()))
         if best_cost is None or cost < best_cost:
             best, best_cost = made, cost
     return best
@@ -153,7 +169,7 @@ def _alternatives(
     match step:
         case Combine(engine=None) if _is_for_gpsimd(step, estimate.chip):
             return [[replace(step, engine=Engine.GPSIMD)]]
-        case Copy(engine=None) if step.dst.is_wide and not step.src.in_psum:
+        case Copy(engine=None) if step.dst.is_wide:
             return [[Activate(dst=step.dst, function=_COPY, data=step.src)]]
         case Scale() if step.dst.is_wide:
             made = _as_activation(step, estimate, names, negated)
@@ -199,6 +215,13 @@ def _as_activation(
         case (Scalar(op="multiply") as first, Scalar(op="add") as second):
             fits = _bias_fits(second, estimate.chip)
             return [_affine(step, scale=first.operand, bias=second.operand)] if fits else None
+        case (Scalar(op="maximum", operand=tuple() as floor),) if not any(floor):
+            return [Activate(dst=step.dst, function="relu", data=step.data)]
+        case (Scalar(op="add") as first, Scalar(op="maximum", operand=tuple() as floor)):
+            if any(floor) or not _bias_fits(first, estimate.chip):
+                return None
+            bias = first.operand
+            return [Activate(dst=step.dst, function="relu", data=step.data, bias=bias)]
         case (
             Scalar(op="subtract", reverse=False, operand=Tile() as shift),
             Scalar(op="multiply", operand=Tile() as scale),

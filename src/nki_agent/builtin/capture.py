@@ -12,15 +12,16 @@ from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
     ROWWISE,
     SOURCES,
+    WINDOWED,
     Graph,
     GraphBuilder,
+    Node,
     Op,
     UnsupportedError,
     contiguous_strides,
     is_position_mask,
-    is_transposed,
-    prune,
 )
+from nki_agent.builtin.pruning import prune
 from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
 from nki_agent.task.task import Form, ShapeSet, Task
@@ -119,6 +120,16 @@ def take_apart(graph: Graph) -> Graph:
     return prune(Graph(tuple(builder.nodes), graph.arguments, tuple(outputs)))
 
 
+def is_transposed(node: Node) -> bool:
+    """Whether a VIEW walks its base across rows: an axis other than the last is contiguous."""
+    if node.op is not Op.VIEW or node.shape[-1:] in ((), (1,)) or node.strides[-1] in (0, 1):
+        return False
+    return any(
+        stride == 1 and size > 1
+        for size, stride in zip(node.shape[:-1], node.strides[:-1], strict=True)
+    )
+
+
 def store_transposed(graph: Graph) -> Graph:
     """Let the Tensor Engine turn what elementwise nodes would read across rows."""
     builder = GraphBuilder(arguments=list(graph.arguments))
@@ -128,14 +139,18 @@ def store_transposed(graph: Graph) -> Graph:
         builder.origin = node.origin
         sources = []
         for source in node.inputs:
-            if node.op in ROWWISE | {Op.SOFTMAX} and is_transposed(graph[source]):
+            if node.op in ROWWISE | {Op.SOFTMAX, *WINDOWED} and is_transposed(graph[source]):
                 if source not in turned:
+                    builder.loop = graph.base(source).loop
                     turned[source] = builder.transpose(new_id[source])
+                    builder.loop = 0
                 sources.append(turned[source])
             else:
                 sources.append(new_id[source])
         if node.op is Op.UNARY and node.function == "copy" and node.inputs[0] in turned:
+            builder.loop = node.loop
             new_id[node.id] = builder.cast(sources[0], node.dtype)
+            builder.loop = 0
         else:
             new_id[node.id] = builder.repeat(node, sources)
     return prune(
@@ -175,12 +190,14 @@ def expand_softmax(graph: Graph, keep: frozenset[int]) -> Graph:
         if node.op is not Op.SOFTMAX or node.id in keep:
             new_id[node.id] = builder.repeat(node, [new_id[i] for i in node.inputs])
             continue
+        builder.loop = node.loop
         new_id[node.id] = _softmax(
             builder, node.function, new_id[node.inputs[0]], node.axes, causal=node.causal
         )
         made = builder.nodes[new_id[node.id]]
         if made.dtype is not node.dtype:
             new_id[node.id] = builder.cast(made.id, node.dtype)
+        builder.loop = 0
     return Graph(tuple(builder.nodes), graph.arguments, tuple(new_id[o] for o in graph.outputs))
 
 

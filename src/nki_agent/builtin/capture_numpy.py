@@ -25,6 +25,7 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.pruning import finish
 from nki_agent.builtin.rules import Ref, Rules, Value
 from nki_agent.isa.dtype import DType, find_dtype
 from nki_agent.task.numpy_reference import NumpyReference
@@ -63,7 +64,7 @@ def capture_numpy(shapes: ShapeSet, reference: NumpyReference) -> Graph:
         node = tracer.node_of(value)
         # Rank 0 is stored as one element.
         found.append(builder.cast(node, output.dtype))
-    return builder.finish(found)
+    return finish(builder, found)
 
 
 class _Tracer:

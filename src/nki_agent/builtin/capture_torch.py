@@ -27,6 +27,8 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.indexing import product_by_row
+from nki_agent.builtin.pruning import finish
 from nki_agent.builtin.rules import Ref, Rules
 from nki_agent.isa.dtype import DType, find_dtype
 from nki_agent.task.task import ShapeSet
@@ -52,7 +54,6 @@ _STORAGE_OPTIONS = frozenset(
 _HINTS = {
     "convolution": "convolutions come with a later version",
     "arange": "pass the positions as an input",
-    "embedding": "gathers come with a later version",
     "_local_scalar_dense": "control flow on values cannot be traced; use `torch.where`",
 }
 
@@ -65,7 +66,7 @@ def capture_torch(shapes: ShapeSet, reference: TorchReference) -> Graph:
         TaskError: the user's code raised on tensors without data.
     """
     builder = GraphBuilder()
-    tracer = _Tracer(builder)
+    tracer = _Tracer(builder, float8=_float8_of(shapes))
     native = {b.argument.name: (b.native_shape, b.native_dtype) for b in reference.call.bindings()}
     native |= {
         w.argument.name: (w.native_shape, str(w.tensor.dtype).removeprefix("torch."))
@@ -87,7 +88,7 @@ def capture_torch(shapes: ShapeSet, reference: TorchReference) -> Graph:
     with _quiet(), torch.device("meta"), _Products(tracer), tracer:
         outputs = _run(reference, values, tracer)
     found = [_output(tracer, name, value) for name, value in outputs.items()]
-    return builder.finish(found)
+    return finish(builder, found)
 
 
 def _run(
@@ -112,10 +113,19 @@ def _output(tracer: _Tracer, name: str, value: Any) -> int:
 
 
 def _torch_dtype(name: str) -> torch.dtype:
-    found = getattr(torch, "bool" if name == "bool_" else name, None)
+    # PyTorch's one e4m3 has the chip's codes for all that the chip's can hold.
+    names = {"bool_": "bool", DType.FLOAT8_E4M3.value: DType.FLOAT8_E4M3FN.value}
+    found = getattr(torch, names.get(name, name), None)
     if not isinstance(found, torch.dtype):
         raise UnsupportedError(name, "PyTorch has no such dtype")
     return found
+
+
+def _float8_of(shapes: ShapeSet) -> DType:
+    """What PyTorch's e4m3 is on the chip: the one with 240 as its largest, if the task has it."""
+    dtypes = {t.dtype for t in shapes.tensors} | {o.dtype for o in shapes.outputs}
+    is_ocp = DType.FLOAT8_E4M3FN in dtypes and DType.FLOAT8_E4M3 not in dtypes
+    return DType.FLOAT8_E4M3FN if is_ocp else DType.FLOAT8_E4M3
 
 
 def _dtype_of(tensor: torch.Tensor, origin: str) -> DType:
@@ -140,9 +150,10 @@ def _quiet() -> Iterator[None]:
 class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records each operator while it is active."""
 
-    def __init__(self, builder: GraphBuilder) -> None:
+    def __init__(self, builder: GraphBuilder, float8: DType = DType.FLOAT8_E4M3) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.builder = builder
+        self.float8 = float8
         self.rules = Rules(builder)
         self.fault: NkiAgentError | None = None
         self.is_paused = False
@@ -240,7 +251,8 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _stored(self, node: int, tensor: torch.Tensor, origin: str) -> int:
         """The node with the dtype that the reference stores."""
-        return self.builder.cast(node, _dtype_of(tensor, origin))
+        dtype = _dtype_of(tensor, origin)
+        return self.builder.cast(node, self.float8 if dtype is DType.FLOAT8_E4M3FN else dtype)
 
     def _nodes_of(
         self, name: str, func: Any, args: Any, kwargs: dict[str, Any], result: Any
@@ -310,6 +322,7 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 _MATMULS = frozenset(
     {torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm}
 )
+_REPEATS = frozenset({torch.repeat_interleave, torch.Tensor.repeat_interleave})
 _CONSTANTS = frozenset({torch.tensor, torch.as_tensor})
 _MATRIX_RANK = 2
 HEADED_RANK = 3
@@ -331,6 +344,12 @@ class _Products(TorchFunctionMode):
             return self._attend(*args, **kwargs)
         if func is nnf.linear:
             return self._linear(*args, **kwargs)
+        if func is nnf.max_pool1d:
+            return _max_pool1d(*args, **kwargs)
+        if func is nnf.instance_norm:
+            return _instance_norm(*args, **kwargs)
+        if func in _REPEATS and len(args) + len(kwargs) > 1 and self._is_even(*args, **kwargs):
+            return self._repeat(*args, **kwargs)
         if func in _CONSTANTS:
             # Without data a constant would lose its value.
             kwargs.setdefault("device", "cpu")
@@ -340,12 +359,34 @@ class _Products(TorchFunctionMode):
                 return self._multiply(first, second)
         return func(*args, **kwargs)
 
+    @staticmethod
+    def _is_even(_: Any, repeats: Any = None, dim: int | None = None, **__: Any) -> bool:
+        return isinstance(repeats, int) and dim is not None
+
+    def _repeat(self, x: torch.Tensor, repeats: int, dim: int, **_: Any) -> torch.Tensor:
+        """Each element of an axis so many times, stored: the same nodes at every size."""
+        tracer, axis = self._tracer, dim % x.dim()
+        sizes = [-1] * (x.dim() + 1)
+        sizes[axis + 1] = repeats
+        spread = self._tracer.stand_in(x).unsqueeze(axis + 1).expand(sizes)
+        stored = tracer.builder.unary("copy", tracer.find(spread, "repeat_interleave"))
+        with tracer.paused():
+            result = spread.flatten(axis, axis + 1).clone()
+        shape = tuple(result.shape)
+        view = tracer.builder.view(stored, shape=shape, strides=contiguous_strides(shape))
+        tracer.bind(result, view)
+        return result
+
     def _multiply(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         tracer = self._tracer
         tracer.builder.origin = "aten.matmul"
         with tracer.paused():
             result = first @ second
         pair = tracer.find(first, "matmul"), tracer.find(second, "matmul")
+        by_row = product_by_row(tracer.rules, Ref(pair[0]), Ref(pair[1]))
+        if by_row is not None:
+            tracer.bind(result, by_row.id)
+            return result
         tracer.bind(result, tracer.builder.matmul(*pair, _dtype_of(result, "matmul")))
         return result
 
@@ -408,6 +449,43 @@ class _Products(TorchFunctionMode):
             mask = mask.unsqueeze(-3) if is_shared else _split_heads(mask, groups)
         pair = key.unsqueeze(-3), value.unsqueeze(-3)
         return self._attend(query, *pair, mask, *rest, **options).flatten(-4, -3)
+
+
+def _max_pool1d(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
+    x: torch.Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,  # noqa: FBT001, FBT002
+    return_indices: bool = False,  # noqa: FBT001, FBT002
+) -> torch.Tensor:
+    """As an image of one line: PyTorch's own form makes the places too, which nobody reads."""
+    if return_indices:
+        raise UnsupportedError("max_pool1d", "the places of its values are not covered")
+    window = [
+        size if isinstance(size, int) else size[0] for size in (kernel_size, padding, dilation)
+    ]
+    step = window[0] if not stride else stride if isinstance(stride, int) else stride[0]
+    pairs = (1, window[0]), (1, step), (0, window[1]), (1, window[2])
+    return nnf.max_pool2d(x.unsqueeze(-2), *pairs, ceil_mode=ceil_mode).squeeze(-2)
+
+
+def _instance_norm(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
+    x: torch.Tensor,
+    running_mean: torch.Tensor | None = None,
+    running_var: torch.Tensor | None = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    use_input_stats: bool = True,  # noqa: FBT001, FBT002
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    """By each channel's own pixels, which are a group of one channel."""
+    del momentum  # Of statistics that nobody reads.
+    if not use_input_stats:
+        return nnf.batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
+    return nnf.group_norm(x, x.shape[1], weight, bias, eps)
 
 
 def _split_heads(tensor: torch.Tensor, groups: int) -> torch.Tensor:

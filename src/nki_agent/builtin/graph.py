@@ -49,19 +49,51 @@ class Op(StrEnum):
     MATMUL = "matmul"
     TRANSPOSE = "transpose"
     """A VIEW whose rows are not contiguous, stored row by row."""
+    SCAN = "scan"
+    """Along the last axis: a running `add` or `multiply`, or `linear`: h = a * h before + b."""
     IOTA = "iota"
     """Whole numbers that run along the axes: `value` at the start, `strides` for their steps."""
+    CONVOLUTION = "convolution"
+    """`function` says how channels mix: `dense`, `grouped` or `depthwise`; see `Node.window`."""
+    POOL = "pool"
+    """A reduction (`function`) of each window of `Node.window`; outside is its neutral element."""
     PARTS = "parts"
     """Values side by side: each input fills a region of the result that begins at its place."""
+    LANES = "lanes"
+    """A vector reduced to one number for each partition."""
+    STATE = "state"
+    """What each step of a loop finds: rows that the PARTS node of the same name writes."""
+    PICK = "pick"
+    """Elements or rows by run-time indices, or by their rank in a row: see `picks`."""
 
 
 ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
-ROWWISE = ELEMENTWISE | {Op.REDUCE}
-SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA})
+ROWWISE = ELEMENTWISE | {Op.REDUCE, Op.SCAN, Op.LANES}
+SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA, Op.STATE})
 """What no stage computes."""
+WINDOWED = frozenset({Op.CONVOLUTION, Op.POOL})
+"""What reads the last axes through a window that moves along them."""
+PRODUCTS = WINDOWED | {Op.MATMUL}
+"""What begins a stage that takes the elementwise nodes behind it."""
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 BITS = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"})
 """Functions of whole numbers bit by bit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """How a window moves along the last axes: one number for each of them.
+
+    `before` counts the elements outside that the first window covers. A transposed convolution
+    writes through its window what others read.
+    """
+
+    kernel: Shape
+    stride: Shape
+    dilation: Shape
+    before: Shape
+    groups: int = 1
+    is_transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +119,11 @@ class Node:
     name: str = ""
     causal: bool = False
     places: tuple[int, ...] = ()
+    loop: int = 0
+    """The loop over time that computes it step by step along its first axis; 0 is none."""
+    window: Window | None = None
+    is_fence: bool = False
+    """Of a VIEW: who reads it is in another stage than its base, along axes that suit it better."""
     origin: str = ""
     """The reference's own word for it, for messages."""
     label: str = ""
@@ -100,7 +137,11 @@ class Node:
     @property
     def structure(self) -> tuple[object, ...]:
         """What must be equal between captures at different shapes."""
-        return (self.op, self.inputs, self.function, self.axes, self.dtype, len(self.shape))
+        turned = self.window is not None and self.window.is_transposed
+        return (
+            self.op, self.inputs, self.function, self.axes, self.dtype, len(self.shape),
+            self.loop, turned,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +171,6 @@ class Graph:
         """The node itself, or the base of a VIEW."""
         node = self.nodes[node_id]
         return self.nodes[node.inputs[0]] if node.op is Op.VIEW else node
-
-
-def is_transposed(node: Node) -> bool:
-    """Whether a VIEW walks its base across rows: an axis other than the last is contiguous."""
-    if node.op is not Op.VIEW or node.shape[-1:] in ((), (1,)) or node.strides[-1] in (0, 1):
-        return False
-    return any(
-        stride == 1 and size > 1
-        for size, stride in zip(node.shape[:-1], node.strides[:-1], strict=True)
-    )
 
 
 def is_position_mask(nodes: Sequence[Node], node: Node) -> bool:
@@ -179,9 +210,11 @@ class GraphBuilder:
     nodes: list[Node] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     origin: str = ""
+    loop: int = 0
 
-    def _add(self, **fields: object) -> int:
-        node = Node(id=len(self.nodes), origin=self.origin, **fields)  # type: ignore[arg-type]
+    def add(self, **fields: object) -> int:
+        """A node of these fields."""
+        node = Node(id=len(self.nodes), origin=self.origin, loop=self.loop, **fields)  # type: ignore[arg-type]
         self.nodes.append(node)
         return node.id
 
@@ -190,26 +223,39 @@ class GraphBuilder:
         self.nodes.append(replace(node, id=len(self.nodes), inputs=tuple(inputs)))
         return self.nodes[-1].id
 
-    def finish(self, outputs: Sequence[int]) -> Graph:
-        """The graph without dead nodes."""
-        return prune(Graph(tuple(self.nodes), tuple(self.arguments), tuple(outputs)))
-
     def input(self, name: str, shape: Shape, dtype: DType) -> int:
         """A kernel argument."""
         self.arguments.append(name)
-        return self._add(op=Op.INPUT, shape=shape, dtype=dtype, name=name)
+        return self.add(op=Op.INPUT, shape=shape, dtype=dtype, name=name)
 
     def const(self, value: float, shape: Shape = (), dtype: DType = DType.FLOAT32) -> int:
         """One number, broadcast to `shape`."""
-        return self._add(op=Op.CONST, shape=shape, dtype=dtype, value=float(value))
+        return self.add(op=Op.CONST, shape=shape, dtype=dtype, value=float(value))
 
     def label(self, node_id: int, label: str) -> int:
         """Say what a value is called."""
         self.nodes[node_id] = replace(self.nodes[node_id], label=label)
         return node_id
 
-    def view(self, source: int, *, shape: Shape, strides: Shape, offset: int = 0) -> int:
-        """A strided view of a node that is no VIEW itself; the identity returns the node."""
+    def fence(self, node_id: int) -> int:
+        """Keep who reads this view out of the stage that makes its base."""
+        assert self.nodes[node_id].op is Op.VIEW
+        self.nodes[node_id] = replace(self.nodes[node_id], is_fence=True)
+        return node_id
+
+    def view(
+        self,
+        source: int,
+        *,
+        shape: Shape,
+        strides: Shape,
+        offset: int = 0,
+        is_moved: bool = False,
+    ) -> int:
+        """A strided view of a node that is no VIEW itself; the identity returns the node.
+
+        `is_moved` says that it is an identity at most by chance, where axes have one element.
+        """
         base = self.nodes[source]
         assert base.op is not Op.VIEW
         if base.op is Op.CONST:
@@ -219,11 +265,16 @@ class GraphBuilder:
         if is_position_mask(self.nodes, base) and base.shape != shape:
             inner = self.view(base.inputs[0], shape=shape, strides=strides, offset=offset)
             return self.binary(base.function, inner, base.inputs[1], base.dtype)
-        if shape == base.shape and offset == 0:
+        if self._is_cast(base):
+            inner = self.view(
+                base.inputs[0], shape=shape, strides=strides, offset=offset, is_moved=is_moved
+            )
+            return self.unary("copy", inner, base.dtype)
+        if shape == base.shape and offset == 0 and not is_moved:
             wanted = contiguous_strides(shape)
             if all(size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True)):
                 return source
-        return self._add(
+        return self.add(
             op=Op.VIEW,
             shape=shape,
             dtype=base.dtype,
@@ -236,7 +287,14 @@ class GraphBuilder:
         self, shape: Shape, *, steps: Shape, start: int = 0, dtype: DType = DType.INT32
     ) -> int:
         """Whole numbers: `start`, and `steps[axis]` more for each index of an axis."""
-        return self._add(op=Op.IOTA, shape=shape, dtype=dtype, strides=steps, value=float(start))
+        return self.add(op=Op.IOTA, shape=shape, dtype=dtype, strides=steps, value=float(start))
+
+    def _is_cast(self, node: Node) -> bool:
+        """Whether a node stores the same elements in the same order in another dtype."""
+        if node.op is not Op.UNARY or node.function != "copy":
+            return False
+        source = self.nodes[node.inputs[0]]
+        return source.op is not Op.VIEW and source.dtype is not node.dtype
 
     def _iota_view(self, base: Node, *, shape: Shape, strides: Shape, offset: int) -> int:
         """A view of whole numbers is such numbers too, while its axes are axes of the base."""
@@ -264,14 +322,14 @@ class GraphBuilder:
     def parts(self, shape: Shape, dtype: DType, inputs: Sequence[int], places: Shape) -> int:
         """Values of the result's rank side by side, each at its place. Each gets its own node."""
         own = [self.unary("copy", i, dtype) for i in inputs]
-        return self._add(
+        return self.add(
             op=Op.PARTS, shape=shape, dtype=dtype, inputs=tuple(own), places=tuple(places)
         )
 
     def unary(self, function: str, source: int, dtype: DType | None = None) -> int:
         """One function of one value."""
         node = self.nodes[source]
-        return self._add(
+        return self.add(
             op=Op.UNARY,
             shape=node.shape,
             dtype=dtype or node.dtype,
@@ -289,7 +347,7 @@ class GraphBuilder:
             return self.const(_FOLD[function](a.value, b.value), shape, dtype or a.dtype)
         if dtype is None:
             dtype = DType.BOOL if function in COMPARISONS else _wider(a, b)
-        return self._add(
+        return self.add(
             op=Op.BINARY,
             shape=broadcast_shapes(a.shape, b.shape),
             dtype=dtype,
@@ -300,7 +358,7 @@ class GraphBuilder:
     def where(self, condition: int, first: int, second: int) -> int:
         """`first` where the condition holds, else `second`."""
         shapes = [self.nodes[i].shape for i in (condition, first, second)]
-        return self._add(
+        return self.add(
             op=Op.WHERE,
             shape=broadcast_shapes(*shapes),
             dtype=_wider(self.nodes[first], self.nodes[second]),
@@ -322,6 +380,14 @@ class GraphBuilder:
             column = self._reshape(rows, node.shape[:-1])
             total = self.reduce(function, column, wanted[:-1], keepdims=True)
             return self._reshape(self.base_of(total), (1,) * rank if keepdims else ())
+        num_last = sum(1 for i, a in enumerate(reversed(wanted)) if a == rank - 1 - i)
+        if 0 < num_last < len(wanted):
+            # The last axes row by row, then what is left of the others.
+            rows = self.reduce(function, source, wanted[-num_last:], keepdims=True)
+            rest = self.reduce(function, rows, wanted[:-num_last], keepdims=True)
+            if keepdims:
+                return rest
+            return self._reshape(self.base_of(rest), tuple(node.shape[axis] for axis in kept))
         moved = source
         if wanted != tuple(range(rank - len(wanted), rank)):
             moved = self.permute(source, (*kept, *wanted))
@@ -336,7 +402,7 @@ class GraphBuilder:
     def _reduce_trailing(self, function: str, source: int, count: int) -> int:
         node = self.nodes[source]
         rank = len(node.shape)
-        return self._add(
+        return self.add(
             op=Op.REDUCE,
             shape=(*node.shape[: rank - count], *(1,) * count),
             dtype=node.dtype,
@@ -363,6 +429,7 @@ class GraphBuilder:
             shape=tuple(node.shape[axis] for axis in order),
             strides=tuple(strides[axis] for axis in order),
             offset=node.offset,
+            is_moved=node.op is not Op.VIEW and list(order) != sorted(order),
         )
 
     def append_axis(self, source: int) -> int:
@@ -379,7 +446,7 @@ class GraphBuilder:
     def softmax(self, source: int, *, function: str = "softmax", causal: bool = False) -> int:
         """Softmax or log_softmax over the last axis."""
         node = self.nodes[source]
-        return self._add(
+        return self.add(
             op=Op.SOFTMAX,
             shape=node.shape,
             dtype=node.dtype,
@@ -399,7 +466,7 @@ class GraphBuilder:
             first, second = narrow  # type: ignore[assignment]
         a, b = self.nodes[first], self.nodes[second]
         lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        return self._add(
+        return self.add(
             op=Op.MATMUL,
             shape=(*lead, a.shape[-2], b.shape[-1]),
             dtype=dtype,
@@ -412,6 +479,9 @@ class GraphBuilder:
         if base.op is not Op.UNARY or base.function != "copy" or base.dtype is not DType.FLOAT32:
             return None
         source = self.nodes[base.inputs[0]]
+        if source.dtype in (DType.INT8, DType.UINT8):
+            # bfloat16 holds every whole number of eight bits.
+            source = self.nodes[self.unary("copy", source.id, DType.BFLOAT16)]
         if not source.dtype.is_float or source.dtype.itemsize >= base.dtype.itemsize:
             return None
         if node.op is not Op.VIEW:
@@ -420,10 +490,34 @@ class GraphBuilder:
             return None
         return self.view(source.id, shape=node.shape, strides=node.strides, offset=node.offset)
 
+    def windowed(
+        self, op: Op, function: str, inputs: Sequence[int], shape: Shape, window: Window
+    ) -> int:
+        """A CONVOLUTION or POOL over [images, channels, ...]."""
+        return self.add(
+            op=op,
+            function=function,
+            inputs=tuple(inputs),
+            shape=shape,
+            dtype=self.nodes[inputs[0]].dtype,
+            window=window,
+        )
+
+    def narrow(self, node_id: int) -> int:
+        """What was cast to float32 from a shorter float, if it was."""
+        found = self._narrow(node_id)
+        return node_id if found is None else found
+
+    def pick(self, function: str, inputs: Sequence[int], shape: Shape, dtype: DType) -> int:
+        """A PICK of operands that each lie row by row from their first element on."""
+        return self.add(
+            op=Op.PICK, function=function, inputs=tuple(inputs), shape=shape, dtype=dtype
+        )
+
     def transpose(self, source: int) -> int:
         """A view stored row by row through the Tensor Engine."""
         node = self.nodes[source]
-        return self._add(op=Op.TRANSPOSE, shape=node.shape, dtype=node.dtype, inputs=(source,))
+        return self.add(op=Op.TRANSPOSE, shape=node.shape, dtype=node.dtype, inputs=(source,))
 
     def cast(self, source: int, dtype: DType) -> int:
         """The same value stored in another dtype."""
@@ -432,6 +526,9 @@ class GraphBuilder:
             return source
         if node.op is Op.CONST:
             return self.const(node.value, node.shape, dtype)
+        if node.op is Op.PARTS:
+            made = [self.nodes[i].inputs[0] for i in node.inputs]
+            return self.parts(node.shape, dtype, made, node.places)
         if node.op is Op.IOTA and dtype is not DType.BOOL:
             return self.iota(node.shape, steps=node.strides, start=int(node.value), dtype=dtype)
         return self.unary("copy", source, dtype)
@@ -501,21 +598,3 @@ def _wider(first: Node, second: Node) -> DType:
     if len(floats) == 1:
         return floats[0]
     return DType.FLOAT32 if floats else max(pair, key=lambda d: d.itemsize)
-
-
-def prune(graph: Graph) -> Graph:
-    """Drop the nodes that no output needs and number the rest anew."""
-    needed: set[int] = set()
-    stack = list(graph.outputs)
-    while stack:
-        node_id = stack.pop()
-        if node_id not in needed:
-            needed.add(node_id)
-            stack.extend(graph[node_id].inputs)
-    new_id = {old: new for new, old in enumerate(sorted(needed))}
-    nodes = tuple(
-        replace(node, id=new_id[node.id], inputs=tuple(new_id[i] for i in node.inputs))
-        for node in graph.nodes
-        if node.id in needed
-    )
-    return Graph(nodes, graph.arguments, tuple(new_id[i] for i in graph.outputs))

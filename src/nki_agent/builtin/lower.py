@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nki_agent.builtin.graph import BITS, Node, Op, UnsupportedError, is_position_mask
+from nki_agent.builtin.lanes import lower_lanes
 from nki_agent.builtin.pending import (
     NAMES,
     REDUCED_NAMES,
@@ -17,7 +18,9 @@ from nki_agent.builtin.pending import (
     Tiles,
     Value,
 )
-from nki_agent.builtin.plan import (
+from nki_agent.builtin.scans import lower_scan
+from nki_agent.builtin.tile_steps import (
+    WIDE,
     Activate,
     AffineSelect,
     Combine,
@@ -36,6 +39,7 @@ from nki_agent.builtin.plan import (
     step_reads,
     step_writes,
 )
+from nki_agent.builtin.whole import is_whole
 from nki_agent.isa.dtype import DType
 
 _COMMUTATIVE = frozenset(
@@ -52,6 +56,7 @@ _OPPOSITE = {
     "less": "greater_equal", "greater_equal": "less", "greater": "less_equal",
     "less_equal": "greater", "equal": "not_equal", "not_equal": "equal",
 }  # fmt: skip
+EIGHT_BIT_FLOATS = frozenset({DType.FLOAT8_E4M3, DType.FLOAT8_E4M3FN, DType.FLOAT8_E5M2})
 _ACTIVATIONS = frozenset(
     {"exp", "log", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid", "relu", "gelu", "silu"}
     | {"gelu_apprx_tanh", "mish", "erf", "softplus", "square", "sign", "abs", "arctan"}
@@ -65,7 +70,7 @@ class Lowering(Tiles):
     def lower(self, node: Node) -> None:
         """Lower one node."""
         match node.op:
-            case Op.INPUT | Op.CONST | Op.VIEW | Op.IOTA:
+            case Op.INPUT | Op.CONST | Op.STATE | Op.VIEW | Op.IOTA:
                 return
             case Op.BINARY if is_position_mask(self.graph.nodes, node):
                 return  # made where it is needed: a choice by position has its own instruction
@@ -77,7 +82,20 @@ class Lowering(Tiles):
                 self._values[node.id] = self._where(node)
             case Op.REDUCE:
                 self._values[node.id] = self._reduce(node)
-            case Op.SOFTMAX | Op.MATMUL | Op.TRANSPOSE | Op.PARTS:
+            case Op.LANES:
+                level = len(self.levels) - 1
+                self._values[node.id] = self._pending(lower_lanes(self, node, level))
+            case Op.SCAN:
+                self._values[node.id] = self._pending(lower_scan(self, node))
+            case (
+                Op.SOFTMAX
+                | Op.MATMUL
+                | Op.TRANSPOSE
+                | Op.CONVOLUTION
+                | Op.POOL
+                | Op.PARTS
+                | Op.PICK
+            ):
                 raise AssertionError(f"{node.op} is taken apart before it is lowered")
 
     def _chain(self, node: Node, value: Value, scalar: Scalar) -> Value:
@@ -85,10 +103,19 @@ class Lowering(Tiles):
         if isinstance(value, tuple):
             raise UnsupportedError(node.origin, "an operator on two constants")
         place = self.places[node.id]
+        if place.kind in WIDE and value.kind not in WIDE:
+            value = self._widened(value, place)
         if len(value.scalars) >= SCALAR_PAIR:
             tile = self.apply(value, "scaled")
             value = Pending(tile, (), value.kind, value.level)
         return Pending(value.tile, (*value.scalars, scalar), place.kind, place.level)
+
+    def _widened(self, value: Pending, place: Place) -> Pending:
+        """One value for a row, repeated in each of its columns."""
+        narrow = self.apply(value, "repeated")
+        zeros = self.tile("zeros", place)
+        self.emit(place.level, Fill(dst=zeros, value=self.number(0)))
+        return Pending(zeros, (Scalar(op="add", operand=narrow),), place.kind, place.level)
 
     def _unary(self, node: Node) -> Value:
         source = node.inputs[0]
@@ -99,9 +126,7 @@ class Lowering(Tiles):
         if isinstance(value, tuple):
             raise UnsupportedError(node.origin, "a function of a constant")
         if node.function == "copy":
-            if not node.dtype.is_float and self.graph[source].dtype.is_float:
-                raise UnsupportedError(node.origin, f"casts to {node.dtype.value} are not covered")
-            return Pending(value.tile, value.scalars, place.kind, place.level)
+            return self._cast(node, Pending(value.tile, value.scalars, place.kind, place.level))
         if node.function == "negative":
             return self._chain(node, value, Scalar(op="multiply", operand=self.number(-1)))
         if node.function == "reciprocal" and place.kind in (Kind.ROW, Kind.ONE):
@@ -113,6 +138,28 @@ class Lowering(Tiles):
         if node.function in ("sin", "cos"):
             return self._sine(node, value, place)
         raise UnsupportedError(node.origin, f"there is no instruction for `{node.function}`")
+
+    def _cast(self, node: Node, value: Pending) -> Value:
+        """Floats stay as they are until they are stored, but for what loses more than digits."""
+        place = self.places[node.id]
+        source = self.graph[node.inputs[0]]
+        if node.dtype in EIGHT_BIT_FLOATS:
+            return self._pending(self.apply(value, "codes", node.dtype))
+        if node.dtype is DType.BOOL and source.dtype is not DType.BOOL:
+            return self._chain(node, value, Scalar(op="not_equal", operand=self.number(0)))
+        if node.dtype.is_integer and not is_whole(self.graph, source.id):
+            return self._truncate(value, place)
+        return value
+
+    def _truncate(self, value: Pending, place: Place) -> Value:
+        """Towards zero: the nearest whole number below the magnitude, with the sign."""
+        value = self._pending(self.apply(value, "scaled"))
+        magnitude = self._pending(self._activate("abs", value, place))
+        below = self._step_back(magnitude, place, "greater", "subtract", "whole")
+        sign = self._activate("sign", value, place)
+        dst = self.tile("truncated", place)
+        self._both(place, dst=dst, first=below, second=sign, op="multiply")
+        return self._pending(dst)
 
     # -- two operands -----------------------------------------------------------------------------
     def _binary(self, node: Node) -> Value:
@@ -368,20 +415,24 @@ class Lowering(Tiles):
 
     def _round(self, node: Node, value: Pending, place: Place) -> Value:
         """Through int32, which rounds to nearest even; then one correction step."""
-        if value.scalars:
-            value = self._pending(self.apply(value, "scaled"))
+        if node.function == "round":
+            nearest = self.apply(value, "nearest", DType.INT32)
+            return self._pending(nearest)
+        value = self._pending(self.apply(value, "scaled"))
+        if node.function == "trunc":
+            return self._truncate(value, place)
+        op, fix = ("greater", "subtract") if node.function == "floor" else ("less", "add")
+        return self._pending(self._step_back(value, place, op, fix, node.function))
+
+    def _step_back(self, value: Pending, place: Place, op: str, fix: str, wanted: str) -> Tile:
+        """The nearest whole number, and one step back where it went too far."""
         nearest = self.tile("nearest", place, DType.INT32)
         self.emit(place.level, Copy(dst=nearest, src=value.tile))
-        if node.function == "round":
-            return self._pending(nearest)
-        if node.function == "trunc":
-            raise UnsupportedError(node.origin, "truncation is not covered")
-        op, fix = ("greater", "subtract") if node.function == "floor" else ("less", "add")
         off = self.tile("off_by_one", place)
         self._both(place, dst=off, first=nearest, second=value.tile, op=op)
-        dst = self.tile(node.function, place)
+        dst = self.tile(wanted, place)
         self._both(place, dst=dst, first=nearest, second=off, op=fix)
-        return self._pending(dst)
+        return dst
 
     def _both(self, place: Place, *, dst: Tile, first: Tile, second: Tile, op: str) -> None:
         self.emit(place.level, Combine(dst=dst, first=first, second=second, op=op))
@@ -419,7 +470,8 @@ class Lowering(Tiles):
         value = self.value(source)
         if isinstance(value, tuple):
             raise UnsupportedError(node.origin, "a reduction of a constant")
-        if value.kind in (Kind.ROW, Kind.ONE):
+        if value.kind in (Kind.ROW, Kind.ONE) or place.kind is Kind.FULL:
+            # Wide still: the reduced axes have one element at every shape set.
             return value
         result = self.tile(REDUCED_NAMES[node.function], place)
         if node.function == "add" and not self.is_packed and self._sum_on_the_way(value, result):

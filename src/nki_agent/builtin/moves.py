@@ -20,7 +20,8 @@ PAIR = 2
 # -- side by side ---------------------------------------------------------------------------------
 
 
-def _concat(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
+def concat(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
+    """Tensors one after the other along an axis."""
     nodes = [rules.node(t) for t in tensors]
     axis = dim % len(nodes[0].shape)
     shape = list(nodes[0].shape)
@@ -45,7 +46,7 @@ def _common_dtype(nodes: Sequence[Node]) -> DType:
 def _stack(rules: Rules, tensors: Sequence[Ref], dim: int = 0) -> Ref:
     rank = len(rules.node(tensors[0]).shape) + 1
     axis = dim % rank
-    return _concat(rules, [_insert_axis(rules, t, axis) for t in tensors], axis)
+    return concat(rules, [_insert_axis(rules, t, axis) for t in tensors], axis)
 
 
 def _insert_axis(rules: Rules, x: Ref, axis: int) -> Ref:
@@ -68,7 +69,7 @@ def _pad(rules: Rules, x: Ref, pad: Sequence[int], value: float | None = None) -
         sides = [_filled(rules, x, axis, n, value or 0.0) for n in (before, after)]
         whole = [part for part in (sides[0], x, sides[1]) if part is not None]
         if len(whole) > 1:
-            x = _concat(rules, whole, axis)
+            x = concat(rules, whole, axis)
     return x
 
 
@@ -90,7 +91,7 @@ def _roll(rules: Rules, x: Ref, shifts: Sequence[int], dims: Sequence[int] = ())
         start = (size - shift) % size
         if start:
             parts = [cut(rules, x, dim, start, size), cut(rules, x, dim, 0, start)]
-            x = _concat(rules, parts, dim)
+            x = concat(rules, parts, dim)
     return x
 
 
@@ -136,11 +137,24 @@ def _repeat(rules: Rules, x: Ref, repeats: Sequence[int]) -> Ref:
 
 
 def _pixel_shuffle(rules: Rules, x: Ref, factor: int) -> Ref:
+    """Each phase of the pixels is a part of its own, which runs through rows on both sides."""
     *lead, channels, rows, cols = rules.node(x).shape
-    split = (*lead, channels // factor**2, factor, factor, rows, cols)
-    n = len(lead)
-    order = [*range(n + 1), n + 3, n + 1, n + 4, n + 2]
-    return _shuffle(rules, x, split, order, (*lead, split[n], rows * factor, cols * factor))
+    kept = channels // factor**2
+    split = _reshape(rules, x, (*lead, kept, factor, factor, rows, cols))
+    axis = len(lead) + 1
+    places = [(i, j) for i in range(factor) for j in range(factor)]
+    parts = []
+    for i, j in places:
+        phase = cut(rules, cut(rules, split, axis, i, i + 1), axis + 1, j, j + 1)
+        # [..., C, 1, 1, H, W] as [..., C, H, 1, W, 1].
+        order = [*range(axis), axis + 2, axis, axis + 3, axis + 1]
+        parts.append(rules.builder.permute(phase.id, order))
+    shape = (*lead, kept, rows, factor, cols, factor)
+    dtype = rules.node(x).dtype
+    starts = tuple(i * cols * factor + j for i, j in places)
+    whole = rules.builder.parts(shape, dtype, parts, starts)
+    final = (*lead, kept, rows * factor, cols * factor)
+    return Ref(rules.builder.view(whole, shape=final, strides=contiguous_strides(final)))
 
 
 def _pixel_unshuffle(rules: Rules, x: Ref, factor: int) -> Ref:
@@ -223,7 +237,7 @@ def _bitwise_not(rules: Rules, x: Ref) -> Ref:
 
 
 MOVES: dict[str, Callable[..., Any]] = {
-    "cat": _concat,
+    "cat": concat,
     "stack": _stack,
     "constant_pad_nd": _pad,
     "roll": _roll,
@@ -238,12 +252,12 @@ MOVES: dict[str, Callable[..., Any]] = {
     "bitwise_or": _bitwise("bitwise_or"),
     "bitwise_xor": _bitwise("bitwise_xor"),
     "bitwise_left_shift": _bitwise("left_shift"),
+    "__lshift__": _bitwise("left_shift"),
+    "__rshift__": _bitwise("right_shift"),
     "bitwise_right_shift": _bitwise("right_shift"),
     "bitwise_not": _bitwise_not,
     "__and__": _bitwise("bitwise_and"),
     "__or__": _bitwise("bitwise_or"),
     "__xor__": _bitwise("bitwise_xor"),
-    "__lshift__": _bitwise("left_shift"),
-    "__rshift__": _bitwise("right_shift"),
 }
 """The rule for each operator of this kind."""

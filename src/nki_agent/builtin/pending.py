@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nki_agent.builtin.graph import Graph, Node, Op, is_position_mask
-from nki_agent.builtin.plan import (
+from nki_agent.builtin.tile_steps import (
     Access,
+    Accumulate,
     Activate,
     AffineSelect,
     Combine,
     Copy,
     CopyWhere,
+    Cut,
     Fill,
     Invert,
     Iota,
@@ -29,6 +31,7 @@ from nki_agent.builtin.plan import (
     Scalar,
     Scale,
     ScaleCombine,
+    Scan,
     Step,
     Store,
     Tile,
@@ -304,8 +307,11 @@ class Tiles:
         read = [step for level in self.levels for step in level if tile in step_reads(step)]
         if len(makers) != 1 or tile.in_psum:
             return None
+        was_rounded = tile.dtype is not DType.FLOAT32 and tile.dtype is not dtype
+        if was_rounded and not (tile.dtype.is_integer and dtype.is_integer):
+            return None
         step = steps[makers[0]]
-        if isinstance(step, Load | Store | CopyWhere) or read:
+        if isinstance(step, Load | Store | Cut | CopyWhere) or read:
             return None
         if isinstance(step, Activate) and step.sums is not None and tile.dtype is not dtype:
             return None
@@ -341,8 +347,8 @@ def _written_to(step: Step, tile: Tile) -> Step:
         case Load():
             return replace(step, dst=tile)
         case (
-            Fill() | Iota() | AffineSelect() | Activate() | Scale() | Combine() | ScaleCombine()
-            | Reduce() | Invert() | Copy() | CopyWhere()
+            Fill() | Cut() | Iota() | AffineSelect() | Activate() | Scale() | Combine()
+            | ScaleCombine() | Reduce() | Invert() | Copy() | CopyWhere() | Scan() | Accumulate()
         ):  # fmt: skip
             return replace(step, dst=tile)
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from nki_agent.builtin.plan import Access, Load, Step, Store, Tile, step_reads, step_writes
 from nki_agent.builtin.text import Scope, Source
+from nki_agent.builtin.tile_steps import Access, Load, Step, Store, Tile, step_reads, step_writes
 
 
 class Printer(Protocol):

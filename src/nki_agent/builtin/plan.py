@@ -1,264 +1,15 @@
-"""What the author decides before it writes a line: tiles, loops and steps, as data.
+"""What the author decides before it writes a line: stages of steps on tiles, as data.
 
-A `Step` is one NKI instruction on named tiles. A `Size` or `Number` holds one value for each shape
-set that the task is tried at, so that the printer can say what it depends on. No text is made
-here.
+Law: a plan says what each stage loads, computes and stores, and how far its loops reach, at every
+shape set that the task is tried at. No text is made here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from nki_agent.builtin.tile_steps import Access, Number, Size, Step, Store, Tile
 from nki_agent.isa.dtype import DType
-from nki_agent.isa.enums import Engine
-
-Size = tuple[int, ...]
-"""A size at each shape set."""
-Number = tuple[float, ...]
-"""A number at each shape set."""
-
-
-class Kind(StrEnum):
-    """Which axes of a tile of rows a value has."""
-
-    FULL = "full"  # a row for each partition
-    ROW = "row"  # one number for each partition
-    VECTOR = "vector"  # one row, the same in every partition
-    ONE = "one"  # one number, the same in every partition
-
-
-WIDE = frozenset({Kind.FULL, Kind.VECTOR})
-"""Kinds with a free axis of columns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """One named tile. `level` is the depth of the loop that it is made in."""
-
-    name: str
-    kind: Kind
-    dtype: DType
-    level: int
-    in_psum: bool = False
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether it has columns."""
-        return self.kind in WIDE
-
-
-Operand = Tile | Number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """A strided part of a tensor in HBM over the axes of a stage: outer loops, rows, columns.
-
-    `strides` are in elements, one Size for each axis, 0 where the tensor does not vary.
-    """
-
-    tensor: str
-    strides: tuple[Size, ...]
-    offset: Size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scalar:
-    """One half of `tensor_scalar`: an operator and a number, or a value for each partition."""
-
-    op: str
-    operand: Operand
-    reverse: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """HBM to SBUF."""
-
-    dst: Tile
-    access: Access
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
-    """SBUF to HBM."""
-
-    access: Access
-    src: Tile
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Iota:
-    """Whole numbers along the axes of the stage: the strides of `access` are steps."""
-
-    dst: Tile
-    access: Access
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AffineSelect:
-    """`data` where the whole numbers of `access` compare so with 0, else one number."""
-
-    dst: Tile
-    data: Tile
-    access: Access
-    op: str
-    value: Number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fill:
-    """One number everywhere."""
-
-    dst: Tile
-    value: Number
-    engine: Engine | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activate:
-    """function(data * scale + bias), and the row sums of it on the way."""
-
-    dst: Tile
-    function: str
-    data: Tile
-    scale: Operand | None = None
-    bias: Operand | None = None
-    sums: Tile | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """One or two operators with numbers or per-partition values."""
-
-    dst: Tile
-    data: Tile
-    scalars: tuple[Scalar, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Combine:
-    """first op second."""
-
-    dst: Tile
-    first: Tile
-    second: Tile
-    op: str
-    engine: Engine | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleCombine:
-    """(data scalar) op other, in one pass. `reverse` swaps the two sides of `op`."""
-
-    dst: Tile
-    data: Tile
-    scalar: Scalar
-    op: str
-    other: Tile
-    reverse: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reduce:
-    """A reduction of each row."""
-
-    dst: Tile
-    op: str
-    data: Tile
-    negate: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invert:
-    """1 / data, exact."""
-
-    dst: Tile
-    data: Tile
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """The same values, perhaps in another dtype."""
-
-    dst: Tile
-    src: Tile
-    engine: Engine | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyWhere:
-    """Overwrite where the predicate is not 0."""
-
-    dst: Tile
-    src: Operand
-    predicate: Tile
-
-
-Step = (
-    Load
-    | Store
-    | Iota
-    | AffineSelect
-    | Fill
-    | Activate
-    | Scale
-    | Combine
-    | ScaleCombine
-    | Reduce
-    | Invert
-    | Copy
-    | CopyWhere
-)
-
-
-def step_reads(step: Step) -> tuple[Tile, ...]:
-    """The tiles that a step reads."""
-    found: tuple[Operand | None, ...]
-    match step:
-        case Load() | Fill() | Iota():
-            found = ()
-        case Store():
-            found = (step.src,)
-        case Activate():
-            found = (step.data, step.scale, step.bias)
-        case Scale():
-            found = (step.data, *(s.operand for s in step.scalars))
-        case Combine():
-            found = (step.first, step.second)
-        case ScaleCombine():
-            found = (step.data, step.scalar.operand, step.other)
-        case Reduce() | Invert() | AffineSelect():
-            found = (step.data,)
-        case Copy():
-            found = (step.src,)
-        case CopyWhere():
-            found = (step.dst, step.src, step.predicate)
-    return tuple(tile for tile in found if isinstance(tile, Tile))
-
-
-def step_writes(step: Step) -> tuple[Tile, ...]:
-    """The tiles that a step writes."""
-    match step:
-        case Store():
-            return ()
-        case Activate():
-            return (step.dst,) if step.sums is None else (step.dst, step.sums)
-        case (
-            Load()
-            | Iota()
-            | AffineSelect()
-            | Fill()
-            | Scale()
-            | Combine()
-            | ScaleCombine()
-            | Reduce()
-            | Invert()
-            | Copy()
-            | CopyWhere()
-        ):
-            return (step.dst,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,13 +56,20 @@ class RowsPlan:
     rows_each: int | None
     """Short rows are packed, up to so many in each partition; None puts one row in each."""
     levels: tuple[tuple[Step, ...], ...]
+    after: tuple[Store, ...] = ()
+    """Stores of columns that all tiles added to."""
+    passes: int = 0
+    """Rows that do not fit are walked in strips of `col_block` columns, so many times each: behind
+    the loop over rows come by turns the steps of a strip and those after all strips."""
     cuts: tuple[int, ...] = ()
     """Innermost steps where a phase begins that runs one tile behind the one before."""
+    is_step: bool = False
+    """Whether it is one step of a loop over time, its outermost axis."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """All steps in order."""
-        return tuple(step for level in self.levels for step in level)
+        return (*(step for level in self.levels for step in level), *self.after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,9 +95,13 @@ class MatmulPlan:
     """Whether a product fills a PSUM bank."""
     keep_w: bool
     """Whether all of w stays in SBUF."""
+    depth_group: int | None
+    """Rows of w that are multiplied at a time; None takes all."""
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """The epilogue: steps before all loops, in each batch loop, and for a tile of the result."""
+    is_step: bool = False
+    """Whether it is one step of a loop over time, its outermost axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,11 +117,17 @@ class TransposePlan:
     n: Size
     col_block: int
     """Columns of the source that are loaded at a time."""
+    is_step: bool = False
+    """Whether it is one step of a loop over time, its outermost axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPlan:
-    """softmax(q k^T * scale + mask) v, one block of query rows at a time."""
+    """softmax(f(q k^T)) v, one block of query rows at a time; `levels` are the steps of f.
+
+    The last of them belong to one product, as in a MatmulPlan; they leave the scores in the tile
+    that `scores` names.
+    """
 
     title: str
     batch: tuple[Size, ...]
@@ -367,18 +135,156 @@ class AttentionPlan:
     k: Access
     v: Access
     out: Access
-    mask: Access | None
     dtype: DType
+    """Of queries and keys."""
+    value_dtype: DType
+    """Of values and of the weights that multiply them."""
     out_dtype: DType
-    scale: Number | None
     queries: Size
     keys: Size
     depth: Size
     value_depth: Size
-    is_causal: bool
+    product: Tile
+    scores: Tile
+    levels: tuple[tuple[Step, ...], ...]
+    first_key: Size | None
+    """The first key that a row sees, minus the row; None for the very first."""
+    last_key: Size | None
+    """The last key that a row sees, minus the row; None for the very last."""
 
 
-Stage = RowsPlan | MatmulPlan | TransposePlan | AttentionPlan
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One axis that a window moves along: pixels before and after, and how the window moves."""
+
+    num_in: Size
+    num_out: Size
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    """Elements outside that the first window covers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionPlan:
+    """y[image, out] = sum of weight[out, in, tap] x[image, in, moved by the tap].
+
+    Channels lie on the partitions. Tiles of the result are rows of output channels, and columns of
+    pixels in order.
+    """
+
+    title: str
+    x: str
+    weight: str
+    dtype: DType
+    """Of both operands."""
+    mixing: str
+    """`dense`, `grouped` or `depthwise`."""
+    is_transposed: bool
+    images: Size
+    channels_in: Size
+    channels_out: Size
+    groups: Size
+    spans: tuple[Span, ...]
+    stack: tuple[int, ...]
+    """Taps of each axis that lie side by side on the partitions."""
+    band: int
+    """Lines of the result that one load of the input serves."""
+    lines_each: int
+    """Neighbouring lines of the result that share a product."""
+    pitch: int
+    """Partitions from the channels of one such line to those of the next."""
+    tensor_taps: int
+    """Steps of a depthwise sum on the Tensor Engine; the Vector Engine takes the others."""
+    product: Tile
+    levels: tuple[tuple[Step, ...], ...]
+    """What follows: for a block of output channels, for it in each image, and for a tile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPlan:
+    """Each window of pixels reduced, axis by axis; channels of all images lie on the partitions."""
+
+    title: str
+    x: str
+    dtype: DType
+    function: str
+    rows: Size
+    spans: tuple[Span, ...]
+    band: int
+    """Results along the first axis that one load of the input serves."""
+    product: Tile
+    levels: tuple[tuple[Step, ...], ...]
+    """What follows, for a tile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """A tensor in HBM that lies row by row, seen as a matrix."""
+
+    tensor: str
+    rows: Size
+    cols: Size
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickPlan:
+    """Rows or elements of `table` by run-time indices: taken, overwritten, or added to."""
+
+    title: str
+    function: str
+    """`take_rows`, `take_cols`, `put_rows`, `add_rows`, `mark_cols`."""
+    table: Matrix | Number
+    """What is taken from, or what `out` holds before rows are put or added: perhaps one number."""
+    index: Matrix
+    rows: Matrix | Number | None
+    """What is put or added; None where rows are taken."""
+    out: Matrix
+    is_one_hot: bool = False
+    """Whether rows are added through products with one-hot rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlan:
+    """The first values of each row in descending or ascending order, and where they were."""
+
+    title: str
+    source: Matrix
+    values: Matrix | None
+    places: Matrix | None
+    count: Size
+    is_descending: bool
+    rows_each: int | None = None
+    """Short rows are loaded and stored up to so many for each partition; None for one at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagPlan:
+    """The sum of the rows of `table` that each row of `index` names, times their weights."""
+
+    title: str
+    table: Matrix
+    index: Matrix
+    weight: Matrix
+    out: Matrix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningPlan:
+    """The largest (or smallest) element of each row so far."""
+
+    title: str
+    op: str
+    source: Matrix
+    out: Matrix
+
+
+ByIndexPlan = PickPlan | RankPlan | RunningPlan | BagPlan
+Stage = (
+    RowsPlan | MatmulPlan | TransposePlan | AttentionPlan | ConvolutionPlan | PoolPlan | ByIndexPlan
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,6 +297,15 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSpan:
+    """Stages from `start` to `end` that are run step by step."""
+
+    start: int
+    end: int
+    steps: Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A whole kernel."""
 
@@ -398,6 +313,7 @@ class Plan:
     buffers: tuple[Buffer, ...]
     results: tuple[str, ...]
     stages: tuple[Stage, ...]
+    loops: tuple[LoopSpan, ...] = ()
     partitions: int
     bank_cols: int
     """float32 columns of one PSUM bank: the widest result of one matmul."""

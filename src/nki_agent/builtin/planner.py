@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nki_agent.builtin.attention import AttentionPlanner, fits
 from nki_agent.builtin.capture import Captured, expand_softmax
-from nki_agent.builtin.graph import Graph, Op, contiguous_strides
-from nki_agent.builtin.plan import Argument, Buffer, Plan, Stage, Stored
-from nki_agent.builtin.products import MatmulPlanner, plan_attention, plan_transpose
+from nki_agent.builtin.convolutions import WindowPlanner
+from nki_agent.builtin.graph import (
+    PRODUCTS,
+    Graph,
+    Op,
+    UnsupportedError,
+    contiguous_strides,
+)
+from nki_agent.builtin.matching import find_attention
+from nki_agent.builtin.picks import plan_pick
+from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
+from nki_agent.builtin.products import MatmulPlanner, plan_transpose
 from nki_agent.builtin.rows import Demand, RowsPlanner
-from nki_agent.builtin.stages import Group, StageKind, divide, find_attention
+from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -27,8 +37,8 @@ def plan_kernel(
     Raises:
         UnsupportedError: what cannot be written, and why.
     """
-    captured = _without_softmax(captured)
-    groups = divide(captured.graph)
+    captured = _without_softmax(captured, chip)
+    groups = divide(captured.graphs)
     outputs = _stored(captured.graph, groups)
     names = _name_values(captured.graph, outputs, arguments, result_names)
     names |= _regions(captured, names)
@@ -38,17 +48,32 @@ def plan_kernel(
         buffers=_buffers(captured, groups, names),
         results=result_names,
         stages=tuple(stages),
+        loops=_loops(captured, groups),
         partitions=chip.partitions,
         bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )
 
 
-def _without_softmax(captured: Captured) -> Captured:
-    graphs = []
-    for graph in captured.graphs:
-        keep = frozenset(a.softmax for a in find_attention(graph))
-        graphs.append(expand_softmax(graph, keep))
-    return Captured(tuple(graphs))
+def _without_softmax(captured: Captured, chip: ChipSpec) -> Captured:
+    """Take every softmax apart that is no part of an attention which fits SBUF."""
+    found = find_attention(captured.graph)
+    keep = frozenset(a.softmax for a in found if fits(captured, a, chip))
+    return Captured(tuple(expand_softmax(graph, keep) for graph in captured.graphs))
+
+
+def _loops(captured: Captured, groups: list[Group]) -> tuple[LoopSpan, ...]:
+    """The stages that belong to each loop over time."""
+    found: dict[int, LoopSpan] = {}
+    for index, group in enumerate(groups):
+        if group.loop:
+            steps = max(
+                (tuple(g[n].shape[0] for g in captured.graphs) for n in group.nodes), key=max
+            )
+            known = found.get(group.loop)
+            start = index if known is None else known.start
+            steps = steps if known is None else max(steps, known.steps, key=max)
+            found[group.loop] = LoopSpan(start=start, end=index + 1, steps=steps)
+    return tuple(found.values())
 
 
 def _stored(graph: Graph, groups: list[Group]) -> dict[int, None]:
@@ -58,6 +83,8 @@ def _stored(graph: Graph, groups: list[Group]) -> dict[int, None]:
     for node in graph.nodes:
         if node.op is Op.VIEW:
             continue
+        if node.op is Op.PARTS and node.name:
+            stored[node.id] = None
         for source in node.inputs:
             base = graph.base(source).id
             if graph[base].op is Op.PARTS:
@@ -96,6 +123,7 @@ def _name_values(
         base = graph.base(output)
         found[base.id] = Stored(name, base.dtype)
     taken = {a.name for a in arguments} | set(results)
+    states = {node.name: node.id for node in graph.nodes if node.op is Op.STATE}
     parts = {i for node in graph.nodes if node.op is Op.PARTS for i in node.inputs}
     for node_id in stored:
         if node_id not in found and node_id not in parts:
@@ -104,6 +132,8 @@ def _name_values(
                 number += 1
             found[node_id] = Stored(f"hidden_{number}", _hidden_dtype(graph, node_id))
             taken.add(found[node_id].name)
+        if graph[node_id].op is Op.PARTS and graph[node_id].name:
+            found[states[graph[node_id].name]] = found[node_id]
     return found
 
 
@@ -112,12 +142,13 @@ def _hidden_dtype(graph: Graph, node_id: int) -> DType:
     node = graph[node_id]
     if not node.dtype.is_float:
         return node.dtype
+    known = {node_id, *(n.id for n in graph.nodes if n.op is Op.STATE and n.name == node.name)}
     readers = {
         r.op
         for r in graph.nodes
-        if r.op is not Op.VIEW and any(graph.base(i).id == node_id for i in r.inputs)
+        if r.op is not Op.VIEW and any(graph.base(i).id in known for i in r.inputs)
     }
-    return node.dtype if readers & {Op.MATMUL, Op.TRANSPOSE} else DType.FLOAT32
+    return node.dtype if readers & {Op.TRANSPOSE, *PRODUCTS} else DType.FLOAT32
 
 
 def _buffers(
@@ -162,6 +193,11 @@ def _plan_stage(
     demand: Demand,
 ) -> Stage:
     outputs = [node for node in group.nodes if node in stored]
+    if group.loop and group.kind not in (StageKind.ROWS, StageKind.MATMUL, StageKind.TRANSPOSE):
+        raise UnsupportedError(
+            captured.graph[group.nodes[0]].origin,
+            f"{group.kind} in a loop over time is not covered",
+        )
     match group.kind:
         case StageKind.ROWS:
             rows = RowsPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
@@ -170,6 +206,13 @@ def _plan_stage(
             matmul = MatmulPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             return matmul.plan(demand)
         case StageKind.ATTENTION:
-            return plan_attention(captured, group, buffers=names, chip=chip)
+            attention = AttentionPlanner(captured, group, buffers=names, chip=chip)
+            return attention.plan_attention()
         case StageKind.TRANSPOSE:
             return plan_transpose(captured, group, buffers=names)
+        case StageKind.CONVOLUTION | StageKind.POOL:
+            window = WindowPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+            is_pool = group.kind is StageKind.POOL
+            return window.pool(demand) if is_pool else window.convolution(demand)
+        case StageKind.PICK:
+            return plan_pick(captured, group, buffers=names, chip=chip)

@@ -7,14 +7,22 @@ queue.
 
 from __future__ import annotations
 
-from nki_agent.builtin.plan import Access, AttentionPlan, Size
+from nki_agent.builtin.plan import AttentionPlan
 from nki_agent.builtin.print_products import Loops, swap_axes
-from nki_agent.builtin.print_rows import layout_of
+from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
-from nki_agent.builtin.text import Scope, Source
-
-MASKED = -3.0e38
-"""What a masked score is set to: its exponential is 0 beside any other."""
+from nki_agent.builtin.text import PartScope, Scope, Source
+from nki_agent.builtin.tile_steps import (
+    Access,
+    AffineSelect,
+    Kind,
+    Load,
+    Number,
+    Size,
+    Step,
+    Store,
+    Tile,
+)
 
 
 class AttentionPrinter:
@@ -23,7 +31,7 @@ class AttentionPrinter:
     def __init__(
         self, plan: AttentionPlan, source: Source, scope: Scope, *, helpers: Source, prefix: str
     ) -> None:
-        """`helpers` takes the two functions of a block, whose names begin with `prefix`."""
+        """`helpers` takes the functions of a block, whose names begin with `prefix`."""
         self.plan = plan
         self.source = source
         self.scope = scope
@@ -32,6 +40,14 @@ class AttentionPrinter:
         self.exponentials = f"{prefix}exponentials"
         self.loops = Loops(plan.batch, source, scope)
         self.dtype = f"nl.{plan.dtype.value}"
+        self.value_dtype = f"nl.{plan.value_dtype.value}"
+        self.last = len(plan.batch) + 1
+        self.parts: dict[Access, str] = {}
+        self.positions: dict[Access, str] = {}
+        self.factors: dict[str, Number] = {}
+        moving = [i + 1 for a in (plan.k, plan.v) for i, s in enumerate(a.strides[:-2]) if any(s)]
+        self.key_level = max(moving, default=0)
+        """The loop in which keys and values change; heads that share them come after it."""
 
     def print(self) -> None:
         """The whole of attention."""
@@ -49,9 +65,6 @@ class AttentionPrinter:
         )
         add("depth_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
         add("key_tiles = (num_keys + PARTITIONS - 1) // PARTITIONS")
-        if plan.scale is not None:
-            self.scope.names = {"depth": plan.depth, **self.scope.names}
-            add(f"scale = {self.scope.number(plan.scale)}")
         queries, keys = ("num_queries", plan.queries), ("num_keys", plan.keys)
         depth, value = ("depth", plan.depth), ("value_depth", plan.value_depth)
         self.q = self._regions((queries, depth), plan.q)
@@ -59,8 +72,12 @@ class AttentionPrinter:
         self.k = self._regions((keys, depth), self.k_access)
         self.v = self._regions((keys, value), plan.v)
         self.out = self._regions((queries, value), plan.out)
-        if plan.mask is not None:
-            self.mask = self._regions((queries, keys), plan.mask)
+        self.around = Regions(self.source, self.scope, self.loops.axes(queries, keys))
+        for steps in plan.levels:
+            for step in steps:
+                if isinstance(step, Load):
+                    self.around.prepare(layout_of(step.access))
+        self.steps = StepPrinter(self.source, self.scope, row_level=self.last, cols="num_keys")
         self.source.note(
             "Each step runs one block behind the one before it, so that no engine waits."
         )
@@ -78,33 +95,92 @@ class AttentionPrinter:
 
     # -- the loops --------------------------------------------------------------------------------
     def _batch(self, level: int) -> None:
+        for step in self.plan.levels[level] if level < self.last else ():
+            self._step(step, level)
+        if level == self.key_level:
+            self._keys_and_values()
         if level < len(self.plan.batch):
             name = self.loops.names[level]
             with self.source.block(f"for {name} in range(num_{name}):"):
                 self._batch(level + 1)
             return
-        self._keys_and_values()
-        add, plan = self.source.add, self.plan
+        self._queries()
         with self.source.block("for r0 in range(0, num_queries, PARTITIONS):"):
-            add("rows = min(PARTITIONS, num_queries - r0)")
-            rows = Window(start="r0", count="rows")
-            given = ["q_turned[:, :, r0 : r0 + rows]", "k_turned", "depth"]
-            if plan.mask is not None:
-                windows = self.loops.windows(rows, Window(count="num_keys"))
-                spread = "" if any(plan.mask.strides[-2]) else "rows"
-                given.append(self.mask.text(layout_of(plan.mask), windows, spread=spread))
-            given += ["scale"] if plan.scale is not None else []
-            given += ["r0"] if plan.is_causal else []
-            windows = self.loops.windows(rows, Window(count="value_depth"))
-            out = self.out.text(layout_of(plan.out), windows)
-            add(f"scores = {self.score}({', '.join(given)})")
-            self._finish_waiting()
-            self._tile(self.source, "neg_row_max", "(rows, 1)", "nl.float32")
-            add(
-                "nisa.tensor_reduce(dst=neg_row_max, op=nl.maximum, data=scores, axis=1,"
-                " negate=True)"
-            )
-            add(f"scored = [({out}, v_kept, scores, neg_row_max)]")
+            self._block()
+
+    def _step(self, step: Step, level: int) -> None:
+        """A step that belongs to all blocks of queries."""
+        if not isinstance(step, Load):
+            self.steps.print(step, level)
+            return
+        self.steps.allocate(step.dst)
+        windows = self.loops.windows(Window(count="num_queries"), Window(count="num_keys"))
+        text = self.around.text(layout_of(step.access), windows, spread="PARTITIONS")
+        self.source.add(f"nisa.dma_copy(dst={step.dst.name}, src={text})")
+
+    def _block(self) -> None:
+        """One block of query rows."""
+        add, plan = self.source.add, self.plan
+        add("rows = min(PARTITIONS, num_queries - r0)")
+        seen = self._seen_keys()
+        rows = Window(start="r0", count="rows")
+        given = [
+            "q_turned[:, :, r0 : r0 + rows]",
+            f"k_turned[:, :, {seen}]" if seen else "k_turned",
+        ]
+        given += [self._part(access, rows, seen) for access in self.parts]
+        for tile in self._kept():
+            given.append(f"{tile.name}[:, {seen}]" if seen and tile.is_wide else tile.name)
+        given += [self._position(access) for access in self.positions]
+        given += [self.scope.number(factor) for factor in self.factors.values()]
+        windows = self.loops.windows(rows, Window(count="value_depth"))
+        out = self.out.text(layout_of(plan.out), windows)
+        add(f"scores = {self.score}({', '.join([*given, 'depth'])})")
+        self._finish_waiting()
+        self._tile(self.source, "neg_row_max", "(rows, 1)", "nl.float32")
+        add("nisa.tensor_reduce(dst=neg_row_max, op=nl.maximum, data=scores, axis=1, negate=True)")
+        values = "v_kept[:, first_key // PARTITIONS :, :]" if plan.first_key else "v_kept"
+        add(f"scored = [({out}, {values}, scores, neg_row_max)]")
+
+    def _seen_keys(self) -> str:
+        """Names the keys that a block sees; the slice of them, empty where it sees all."""
+        plan, add = self.plan, self.source.add
+        if plan.first_key is None and plan.last_key is None:
+            return ""
+        self.source.note("No query of the block sees another key.")
+        if plan.first_key is not None:
+            shift = _plus(signed(self.scope, plan.first_key) if any(plan.first_key) else "")
+            add(f"first_key = max(0, r0{shift}) // PARTITIONS * PARTITIONS")
+        if plan.last_key is not None:
+            shift = _plus(signed(self.scope, plan.last_key) if any(plan.last_key) else "")
+            add(f"end_key = min(num_keys, r0 + rows{shift})")
+        start = "first_key " if plan.first_key is not None else ""
+        return f"{start}: end_key" if plan.last_key is not None else f"{start}:"
+
+    def _part(self, access: Access, rows: Window, seen: str) -> str:
+        windows = self.loops.windows(rows, Window(count="num_keys"))
+        spread = "" if any(access.strides[-2]) else "rows"
+        text = self.around.text(layout_of(access), windows, spread=spread)
+        return f"{text}[:, {seen}]" if seen and any(access.strides[-1]) else text
+
+    def _position(self, access: Access) -> str:
+        """Where the whole numbers of a block begin."""
+        terms = [signed(self.scope, access.offset)] if any(access.offset) else []
+        starts = [*self.loops.names, "r0", "first_key" if self.plan.first_key else ""]
+        for start, stride in zip(starts, access.strides, strict=True):
+            if any(stride) and start:
+                terms.append(step_of(start, signed(self.scope, stride)))
+        return " + ".join(terms).replace("+ -", "- ") or "0"
+
+    def _kept(self) -> list[Tile]:
+        """Tiles made before the blocks that the scores need."""
+        found = [
+            tile_of(step)
+            for steps in self.plan.levels[: self.last]
+            for step in steps
+            if not isinstance(step, Store)
+        ]
+        return list(dict.fromkeys(found))
 
     def _finish_waiting(self) -> None:
         """Weigh what has exponentials, and take those of what has scores."""
@@ -115,21 +191,21 @@ class AttentionPrinter:
         with self.source.block("for block in scored:"):
             add(f"weighted.append({self.exponentials}(*block))")
 
-    def _keys_and_values(self) -> None:
-        whole = Window(count="num_keys")
-        self.source.note(
-            "Queries and keys with their depth on the partitions, values with the keys there."
-        )
+    def _queries(self) -> None:
         self._tile(self.source, "q_turned", "(PARTITIONS, depth_tiles, num_queries)", self.dtype)
         every = Window(count="num_queries")
         text = self.q.text(layout_of(self.plan.q), self.loops.windows(every, Window(count="depth")))
         self.source.add(f"load_transposed(q_turned, {text})")
+
+    def _keys_and_values(self) -> None:
+        whole = Window(count="num_keys")
+        self.source.note("Keys with their depth on the partitions, values with the keys there.")
         self._tile(self.source, "k_turned", "(PARTITIONS, depth_tiles, num_keys)", self.dtype)
         text = self.k.text(
             layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
         )
         self.source.add(f"load_transposed(k_turned, {text})")
-        self._tile(self.source, "v_kept", "(PARTITIONS, key_tiles, value_depth)", self.dtype)
+        self._tile(self.source, "v_kept", "(PARTITIONS, key_tiles, value_depth)", self.value_dtype)
         text = self.v.text(
             layout_of(self.plan.v), self.loops.windows(whole, Window(count="value_depth"))
         )
@@ -141,57 +217,86 @@ class AttentionPrinter:
         source.add(f"{name} = nl.ndarray({shape}, dtype={dtype}, buffer=nl.{memory})")
 
     def _define_score(self) -> None:
-        source, plan = self.helpers, self.plan
-        given = ["q_turned", "k_turned", "depth"]
-        given += ["mask_part"] if plan.mask is not None else []
-        given += ["scale"] if plan.scale is not None else []
-        given += ["r0"] if plan.is_causal else []
-        source.add()
-        source.add()
-        with source.block(f"def {self.score}({', '.join(given)}):"):
-            source.add('"""Scaled scores of a block of queries against all keys, in float32."""')
-            source.add("rows = q_turned.shape[2]")
-            if plan.is_causal:
-                source.note("No query of the block sees a later key.")
-                source.add("num_keys = min(k_turned.shape[2], r0 + rows)")
-            else:
-                source.add("num_keys = k_turned.shape[2]")
-            self._tile(source, "scores", "(rows, num_keys)", "nl.float32")
-            with source.block("for n0 in range(0, num_keys, BANK):"):
-                self._score_block(source)
-            if plan.is_causal:
-                source.add(
-                    "nisa.affine_select(dst=scores, pattern=[[-1, num_keys]], channel_multiplier=1,"
-                    f" on_true_tile=scores, on_false_value={MASKED}, cmp_op=nl.greater_equal,"
-                    " offset=r0)"
-                )
-            source.add("return scores")
-
-    def _score_block(self, source: Source) -> None:
-        source.add("cols = min(BANK, num_keys - n0)")
-        self._tile(source, "product", "(rows, cols)", "nl.float32", memory="psum")
-        with source.block("for k in range(k_turned.shape[1]):"):
-            source.add("size = min(PARTITIONS, depth - k * PARTITIONS)")
-            source.add(
-                "nisa.nc_matmul(dst=product, stationary=q_turned[:size, k, :],"
-                " moving=k_turned[:size, k, n0 : n0 + cols])"
-            )
-        target, plan = "scores[:, n0 : n0 + cols]", self.plan
-        if plan.mask is None:
-            scale = "" if plan.scale is None else ", scale=scale"
-            source.add(f"nisa.activation(dst={target}, op=nl.copy, data=product{scale})")
-            return
-        self._tile(source, "mask_tile", "(rows, cols)", "mask_part.dtype")
-        source.add("nisa.dma_copy(dst=mask_tile, src=mask_part[:, n0 : n0 + cols])")
-        if plan.scale is None:
-            source.add(
-                f"nisa.tensor_tensor(dst={target}, data1=product, data2=mask_tile, op=nl.add)"
-            )
-            return
-        source.add(
-            f"nisa.scalar_tensor_tensor(dst={target}, data=product, op0=nl.multiply,"
-            " operand0=scale, op1=nl.add, operand1=mask_tile)"
+        source, plan = Source(depth=1), self.plan
+        scope = PartScope({}, {"depth": plan.depth})
+        printer = StepPrinter(
+            source, scope, row_level=self.last, cols="cols", vector_cols="n0 : n0 + cols"
         )
+        printer.position = self._position_in_block
+        source.add('"""Scores of a block of queries against keys, in float32."""')
+        source.add("rows, num_keys = q_turned.shape[2], k_turned.shape[2]")
+        self._tile(source, "scores", "(rows, num_keys)", "nl.float32")
+        with source.block("for n0 in range(0, num_keys, BANK):"):
+            source.add("cols = min(BANK, num_keys - n0)")
+            self._tile(source, "product", "(rows, cols)", "nl.float32", memory="psum")
+            with source.block("for k in range(k_turned.shape[1]):"):
+                source.add("size = min(PARTITIONS, depth - k * PARTITIONS)")
+                source.add(
+                    "nisa.nc_matmul(dst=product, stationary=q_turned[:size, k, :],"
+                    " moving=k_turned[:size, k, n0 : n0 + cols])"
+                )
+            source.add(f"{plan.scores.name} = scores[:, n0 : n0 + cols]")
+            printer.take(plan.scores)
+            for step in plan.levels[self.last]:
+                self._step_in_block(step, printer)
+        source.add("return scores")
+        self.factors = scope.given
+        given = [*self.parts.values(), *(t.name for t in self._kept())]
+        given += [*self.positions.values(), *self.factors]
+        self.helpers.add()
+        self.helpers.add()
+        self.helpers.add(
+            f"def {self.score}({', '.join(['q_turned', 'k_turned', *given, 'depth'])}):"
+        )
+        self.helpers.lines.extend(source.lines)
+
+    def _step_in_block(self, step: Step, printer: StepPrinter) -> None:
+        match step:
+            case Load():
+                name = _name_once(self.parts, step.access, f"{step.access.tensor}_part")
+                cut = "[:, n0 : n0 + cols]" if step.dst.is_wide else ""
+                printer.allocate(step.dst)
+                printer.source.add(f"nisa.dma_copy(dst={step.dst.name}, src={name}{cut})")
+            case AffineSelect() if step.dst == step.data:
+                needed = self._needed(step)
+                if not needed:
+                    printer.print(step, self.last)
+                    return
+                with printer.source.block(f"if {needed}:"):
+                    printer.print(step, self.last)
+            case _:
+                printer.print(step, self.last)
+
+    def _position_in_block(self, access: Access, tile: Tile) -> tuple[str, str, str]:
+        name = _name_once(self.positions, access, "position")
+        row, col = (str(s[0]) for s in access.strides[-2:])
+        start = step_of("n0", col) if col != "0" else ""
+        offset = f"{name} + {start}".replace("+ -", "- ") if start else name
+        pattern = f"[[{col}, cols]]" if tile.is_wide else "[[1, 1]]"
+        return pattern, offset, row if tile.kind in (Kind.FULL, Kind.ROW) else "0"
+
+    def _needed(self, step: AffineSelect) -> str:
+        """When a choice by position changes a block: not where its furthest corner passes."""
+        row, col = (set(s) for s in step.access.strides[-2:])
+        if (row, col) not in (({1}, {-1}), ({-1}, {1})):
+            return ""
+        name = _name_once(self.positions, step.access, "position")
+        is_ahead = row == {1}
+        at = f"{name} - n0" if is_ahead else f"{name} + n0"
+        falls, rises = (
+            (" - cols + 1", " + rows - 1") if is_ahead else (" - rows + 1", " + cols - 1")
+        )
+        match step.op:
+            case "greater_equal":
+                return f"{at}{falls} < 0"
+            case "greater":
+                return f"{at}{falls} <= 0"
+            case "less_equal":
+                return f"{at}{rises} > 0"
+            case "less":
+                return f"{at}{rises} >= 0"
+            case _:
+                return ""
 
     def _define_exponentials(self) -> None:
         source = self.helpers
@@ -202,7 +307,7 @@ class AttentionPrinter:
                 '"""Softmax before its division: exponentials, and their sums in float32."""'
             )
             source.add("rows, num_keys = scores.shape")
-            self._tile(source, "weights", "(rows, num_keys)", self.dtype)
+            self._tile(source, "weights", "(rows, num_keys)", self.value_dtype)
             self._tile(source, "row_sum", "(rows, 1)", "nl.float32")
             source.add(
                 "nisa.activation_reduce(dst=weights, op=nl.exp, data=scores, reduce_op=nl.add,"
@@ -218,7 +323,7 @@ class AttentionPrinter:
             source.add('"""The mean of the values under the weights, divided by their sum."""')
             source.add("rows, num_keys = weights.shape")
             source.add("key_tiles = (num_keys + PARTITIONS - 1) // PARTITIONS")
-            self._tile(source, "weights_turned", "(PARTITIONS, key_tiles, rows)", self.dtype)
+            self._tile(source, "weights_turned", "(PARTITIONS, key_tiles, rows)", self.value_dtype)
             source.add("turn(weights_turned, weights)")
             self._tile(source, "result", "(rows, v_kept.shape[2])", "nl.float32", memory="psum")
             with source.block("for k in range(key_tiles):"):
@@ -236,3 +341,16 @@ class AttentionPrinter:
                 " operand0=inverse_sum)"
             )
             source.add("nisa.dma_copy(dst=out_part, src=out_tile)")
+
+
+def _name_once(names: dict[Access, str], access: Access, wanted: str) -> str:
+    """The argument that brings what belongs to an access."""
+    if access not in names:
+        taken = sum(name == wanted or name.startswith(f"{wanted}_") for name in names.values())
+        names[access] = wanted if not taken else f"{wanted}_{taken + 1}"
+    return names[access]
+
+
+def _plus(text: str) -> str:
+    """`text` added to what stands before it."""
+    return f" + {text}".replace("+ -", "- ") if text else ""

@@ -6,11 +6,12 @@ multiplied, so that the Tensor Engine does not wait for them.
 
 from __future__ import annotations
 
-from nki_agent.builtin.plan import Access, Kind, Load, MatmulPlan, Number, Size, Step, Store, Tile
+from nki_agent.builtin.plan import MatmulPlan
 from nki_agent.builtin.print_products import Loops, is_w_turned, is_x_ready, swap_axes
-from nki_agent.builtin.print_rows import StepPrinter, layout_of, tile_of
+from nki_agent.builtin.print_steps import StepPrinter, layout_of, tile_of
 from nki_agent.builtin.regions import Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
+from nki_agent.builtin.tile_steps import Access, Kind, Load, Number, Size, Step, Store, Tile
 
 
 class MatmulPrinter:
@@ -25,13 +26,15 @@ class MatmulPrinter:
         self.scope = scope
         self.helpers = helpers
         self.multiply = f"{prefix}multiply"
-        self.loops = Loops(plan.batch, source, scope)
+        self.loops = Loops(plan.batch, source, scope, is_step=plan.is_step)
         self.last = len(plan.batch) + 1
         self.dtype = f"nl.{plan.dtype.value}"
         self.x = swap_axes(plan.x) if is_x_ready(plan) else plan.x
         self.w = swap_axes(plan.w) if is_w_turned(plan) else plan.w
         self.w_level = max((i + 1 for i, s in enumerate(plan.w.strides[:-2]) if any(s)), default=0)
         self.width = "BANK" if plan.is_bank_wide else "col_group"
+        is_deep = plan.depth_group is not None
+        self.depth = Window(start="d0", count="span") if is_deep else Window(count="depth")
         self.parts = self._name_parts()
         self.factors: dict[str, Number] = {}
 
@@ -56,7 +59,10 @@ class MatmulPrinter:
         self.loops.name_sizes(
             x, num_rows=(plan.m, x), depth=(plan.k, depth_of), num_cols=(plan.n, n_of)
         )
-        add("k_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
+        if plan.depth_group is None:
+            add("k_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
+        else:
+            add(f"depth_group = {plan.depth_group}  # of {x} and {w} that are in SBUF at a time")
         if not plan.keep_w:
             add(f"row_group = {plan.row_group}  # rows of {x} that each block of {w} serves")
             if not plan.is_bank_wide:
@@ -95,12 +101,13 @@ class MatmulPrinter:
         if self.plan.keep_w and level == self.w_level < len(self.plan.batch):
             self._load_w("w_kept", "num_cols", Window(count="num_cols"))
         if level < len(self.plan.batch):
-            name = self.loops.names[level]
-            with self.source.block(f"for {name} in range(num_{name}):"):
+            with self.loops.loop(level):
                 self._level(level + 1)
             return
         if self.plan.keep_w:
             self._kept()
+        elif self.plan.depth_group is not None:
+            self._deep()
         else:
             self._streamed()
 
@@ -110,7 +117,7 @@ class MatmulPrinter:
             f"{name} = nl.ndarray((PARTITIONS, k_tiles, {cols}), dtype={self.dtype},"
             " buffer=nl.sbuf)"
         )
-        depth = Window(count="depth")
+        depth = self.depth
         is_turned = is_w_turned(self.plan)
         windows = self.loops.windows(*((window, depth) if is_turned else (depth, window)))
         text = self.w_regions.text(layout_of(self.w), windows)
@@ -122,7 +129,7 @@ class MatmulPrinter:
             f"x_turned = nl.ndarray((PARTITIONS, k_tiles, {rows}), dtype={self.dtype},"
             " buffer=nl.sbuf)"
         )
-        window, depth = Window(start="r0", count=rows), Window(count="depth")
+        window, depth = Window(start="r0", count=rows), self.depth
         is_ready = is_x_ready(self.plan)
         windows = self.loops.windows(*((depth, window) if is_ready else (window, depth)))
         text = self.x_regions.text(layout_of(self.x), windows)
@@ -214,11 +221,51 @@ class MatmulPrinter:
                     for step in self.plan.levels[self.last]:
                         self._step(step, self.last)
 
-    @staticmethod
-    def _accumulate(source: Source, stationary: str, moving: str, *, k_tiles: str) -> None:
+    # -- parts of the depth -----------------------------------------------------------------------
+    def _deep(self) -> None:
+        add, block = self.source.add, self.source.block
+        with (
+            block("for r0 in range(0, num_rows, row_group):"),
+            block(f"for n0 in range(0, num_cols, {self.width}):"),
+        ):
+            add("group = min(row_group, num_rows - r0)")
+            add(f"cols = min({self.width}, num_cols - n0)")
+            self.source.note("Each tile of rows adds up its parts in a PSUM bank of its own.")
+            add("products = []")
+            with block("for m0 in range(0, group, PARTITIONS):"):
+                add("rows = min(PARTITIONS, group - m0)")
+                add("product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
+                add("products.append(product)")
+            with block("for d0 in range(0, depth, depth_group):"):
+                add("span = min(depth_group, depth - d0)")
+                add("k_tiles = (span + PARTITIONS - 1) // PARTITIONS")
+                self._load_x("group")
+                self._load_w("w_block", "cols", Window(start="n0", count="cols"))
+                with block("for m0 in range(0, group, PARTITIONS):"):
+                    add("product = products[m0 // PARTITIONS]")
+                    add("rows = min(PARTITIONS, group - m0)")
+                    self._add_up(
+                        self.source,
+                        "x_turned[:size, k, m0 : m0 + rows]",
+                        "w_block[:size, k, :]",
+                        k_tiles="k_tiles",
+                        depth="span",
+                    )
+            with block("for m0 in range(0, group, PARTITIONS):"):
+                add("product = products[m0 // PARTITIONS]")
+                add("rows = min(PARTITIONS, group - m0)")
+                for step in self.plan.levels[self.last]:
+                    self._step(step, self.last)
+
+    @classmethod
+    def _accumulate(cls, source: Source, stationary: str, moving: str, *, k_tiles: str) -> None:
         source.add("product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
+        cls._add_up(source, stationary, moving, k_tiles=k_tiles, depth="depth")
+
+    @staticmethod
+    def _add_up(source: Source, stationary: str, moving: str, *, k_tiles: str, depth: str) -> None:
         with source.block(f"for k in range({k_tiles}):"):
-            source.add("size = min(PARTITIONS, depth - k * PARTITIONS)")
+            source.add(f"size = min(PARTITIONS, {depth} - k * PARTITIONS)")
             source.add(f"nisa.nc_matmul(dst=product, stationary={stationary}, moving={moving})")
 
     def _step(self, step: Step, level: int) -> None:

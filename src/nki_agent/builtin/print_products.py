@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from nki_agent.builtin.plan import (
-    Access,
-    AttentionPlan,
-    MatmulPlan,
-    Plan,
-    Size,
-    TransposePlan,
-)
-from nki_agent.builtin.print_rows import OUTER_NAMES, layout_of
+import contextlib
+
+from nki_agent.builtin.plan import AttentionPlan, MatmulPlan, Plan, TransposePlan
+from nki_agent.builtin.print_rows import OUTER_NAMES, TIME
+from nki_agent.builtin.print_steps import layout_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import Scope, Source
+from nki_agent.builtin.tile_steps import Access, Size
 
 LOAD_BLOCKS = '''def load_blocks(dst, src):
     """Loads src [K, N] into dst [128, block of K, N]: K runs along the partitions."""
@@ -86,8 +83,12 @@ def is_w_turned(plan: MatmulPlan) -> bool:
 class Loops:
     """Batch loops and the sizes of a stage."""
 
-    def __init__(self, batch: tuple[Size, ...], source: Source, scope: Scope) -> None:
-        self.names = OUTER_NAMES[: len(batch)]
+    def __init__(
+        self, batch: tuple[Size, ...], source: Source, scope: Scope, *, is_step: bool = False
+    ) -> None:
+        """`is_step`: the outermost axis is time, whose loop is around the whole stage."""
+        self.names = ((TIME, *OUTER_NAMES) if is_step else OUTER_NAMES)[: len(batch)]
+        self.is_step = is_step
         self.batch = batch
         self.source = source
         self.scope = scope
@@ -104,6 +105,12 @@ class Loops:
             self.source.add(f"{name} = {text}")
             if any(s != 1 for s in size):
                 self.scope.names[name] = size
+
+    def loop(self, level: int) -> contextlib.AbstractContextManager[None]:
+        """The loop of this depth."""
+        if self.is_step and level == 0:
+            return contextlib.nullcontext()
+        return self.source.block(f"for {self.names[level]} in range(num_{self.names[level]}):")
 
     def axes(self, *minor: tuple[str, Size]) -> list[Axis]:
         """Batch axes and two more."""
@@ -128,7 +135,7 @@ class TransposePrinter:
         self.plan = plan
         self.source = source
         self.scope = scope
-        self.loops = Loops(plan.batch, source, scope)
+        self.loops = Loops(plan.batch, source, scope, is_step=plan.is_step)
 
     def print(self) -> None:
         """The whole transpose."""
@@ -145,8 +152,7 @@ class TransposePrinter:
 
     def _batch(self, level: int) -> None:
         if level < len(self.plan.batch):
-            name = self.loops.names[level]
-            with self.source.block(f"for {name} in range(num_{name}):"):
+            with self.loops.loop(level):
                 self._batch(level + 1)
             return
         add, plan = self.source.add, self.plan

@@ -6,30 +6,47 @@ function for each stage. It depends on the plan alone.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 
+from nki_agent.builtin.picks import PIECE
 from nki_agent.builtin.plan import (
     Argument,
     AttentionPlan,
+    BagPlan,
     Buffer,
-    Load,
+    ByIndexPlan,
+    ConvolutionPlan,
     MatmulPlan,
+    PickPlan,
     Plan,
+    PoolPlan,
+    RankPlan,
     RowsPlan,
-    Size,
+    RunningPlan,
     Stage,
-    Store,
     TransposePlan,
 )
 from nki_agent.builtin.print_attention import AttentionPrinter
+from nki_agent.builtin.print_bags import BagPrinter
+from nki_agent.builtin.print_convolution import ConvolutionPrinter
+from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
+from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter
+from nki_agent.builtin.print_pool import PoolPrinter
 from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
 )
-from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, RowsPrinter
+from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
+from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
+from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
+from nki_agent.builtin.print_transposed import TransposedPrinter
+from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
+from nki_agent.builtin.tile_steps import Size
+from nki_agent.builtin.window_text import window_helpers
 
 
 def print_plan(plan: Plan, *, title: str) -> str:
@@ -46,15 +63,16 @@ def print_plan(plan: Plan, *, title: str) -> str:
     shapes |= {b.name: b.shape for b in plan.buffers}
     body = Source(depth=1)
     _buffers(plan, body)
-    if len(plan.stages) == 1:
+    if len(plan.stages) == 1 and not _hides_names(plan.stages[0]):
         stage = plan.stages[0]
-        scope = Scope({n: shapes[n] for n in [*stage_reads(stage), *stage_writes(stage)]})
+        tensors = [*stage_reads(stage), *stage_writes(stage)]
+        scope = Scope({n: shapes[n] for n in tensors}, others=shapes)
         _stage(stage, body, scope, helpers=source, prefix="")
     else:
+        given: list[list[str]] = []
         for index, stage in enumerate(plan.stages):
-            _stage_function(index, stage, source, shapes)
-            tensors = ", ".join([*stage_reads(stage), *stage_writes(stage)])
-            body.add(f"{stage_name(index, stage)}({tensors})")
+            given.append(_stage_function(index, stage, source, shapes))
+        _calls(plan, body, Scope(shapes), given)
     body.add(f"return {', '.join(plan.results)}")
     source.add()
     source.add()
@@ -62,6 +80,37 @@ def print_plan(plan: Plan, *, title: str) -> str:
     source.add(f"def kernel({', '.join(a.name for a in plan.arguments)}):")
     source.lines.extend(without_unused(body.lines))
     return source.text()
+
+
+def _calls(plan: Plan, body: Source, scope: Scope, given: Sequence[Sequence[str]]) -> None:
+    """All stages in order, those of a loop over time once for each step; `given` to each."""
+    spans = {span.start: span for span in plan.loops}
+    index = 0
+    while index < len(plan.stages):
+        span = spans.get(index)
+        loop: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if span is not None:
+            loop = body.block(f"for {TIME} in range({scope.size(span.steps)}):")
+        with loop:
+            for number in range(index, span.end if span is not None else index + 1):
+                body.add(f"{stage_name(number, plan.stages[number])}({', '.join(given[number])})")
+        index = span.end if span is not None else index + 1
+
+
+def _tensors(stage: Stage) -> list[str]:
+    """Each tensor once: a state is read and written."""
+    return list(dict.fromkeys([*stage_reads(stage), *stage_writes(stage)]))
+
+
+def is_step(stage: Stage) -> bool:
+    """Whether a stage is one step of a loop over time."""
+    return isinstance(stage, RowsPlan | MatmulPlan | TransposePlan) and stage.is_step
+
+
+def _hides_names(stage: Stage) -> bool:
+    """Whether a stage has names of its own that are names of tensors too."""
+    is_pick = isinstance(stage, ByIndexPlan)
+    return is_pick and bool(LOCALS & {*stage_reads(stage), *stage_writes(stage)})
 
 
 _SIZE = re.compile(r"^ {4}(\w+) = ")
@@ -86,12 +135,21 @@ def _constants(plan: Plan, source: Source) -> None:
     blocks = {s.col_block for s in plan.stages if isinstance(s, RowsPlan) and s.col_block}
     if blocks:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
-    if any(isinstance(s, MatmulPlan | AttentionPlan | TransposePlan) for s in plan.stages):
+    if any(
+        isinstance(s, MatmulPlan | AttentionPlan | TransposePlan | ConvolutionPlan | PickPlan)
+        for s in plan.stages
+    ):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
+    if any(isinstance(s, RankPlan) for s in plan.stages):
+        source.add(LOWEST)
+        source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
+    helpers += window_helpers(plan)
+    if any(isinstance(s, RankPlan) for s in plan.stages):
+        helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
         helpers.append(FLAT_HELPER)
-    if any(isinstance(s, RowsPlan) and s.rows_each for s in plan.stages):
+    if any(is_packed(s) for s in plan.stages):
         helpers.append(PACKED_HELPER)
     for helper in helpers:
         source.add()
@@ -99,42 +157,11 @@ def _constants(plan: Plan, source: Source) -> None:
         source.lines.extend(helper.rstrip().splitlines())
 
 
-def stage_reads(stage: Stage) -> list[str]:
-    """Tensors in HBM that a stage reads, in order of first use, the largest first."""
-    found: list[str]
-    match stage:
-        case RowsPlan():
-            loads = [s for s in stage.steps if isinstance(s, Load)]
-            found = [s.access.tensor for s in loads if s.dst.is_wide and any(s.access.strides[0])]
-            found += [s.access.tensor for s in loads]
-        case MatmulPlan():
-            found = [stage.x.tensor, stage.w.tensor]
-            found += [
-                s.access.tensor for level in stage.levels for s in level if isinstance(s, Load)
-            ]
-        case TransposePlan():
-            found = [stage.source.tensor]
-        case AttentionPlan():
-            found = [stage.q.tensor, stage.k.tensor, stage.v.tensor]
-            found += [stage.mask.tensor] if stage.mask is not None else []
-    return list(dict.fromkeys(found))
-
-
-def stage_writes(stage: Stage) -> list[str]:
-    """Tensors in HBM that a stage writes."""
-    found: list[str]
-    match stage:
-        case RowsPlan():
-            found = [s.access.tensor for s in stage.steps if isinstance(s, Store)]
-        case MatmulPlan():
-            found = [
-                s.access.tensor for level in stage.levels for s in level if isinstance(s, Store)
-            ]
-        case TransposePlan():
-            found = [stage.target.tensor]
-        case AttentionPlan():
-            found = [stage.out.tensor]
-    return list(dict.fromkeys(found))
+def is_packed(stage: Stage) -> bool:
+    """Whether a stage takes several rows in each partition."""
+    if isinstance(stage, PickPlan):
+        return stage.is_one_hot or stage.function == "mark_cols"
+    return isinstance(stage, RowsPlan | RankPlan) and stage.rows_each is not None
 
 
 def stage_name(index: int, stage: Stage) -> str:
@@ -145,16 +172,22 @@ def stage_name(index: int, stage: Stage) -> str:
 
 def _stage_function(
     index: int, stage: Stage, source: Source, shapes: Mapping[str, tuple[Size, ...]]
-) -> None:
-    tensors = [*stage_reads(stage), *stage_writes(stage)]
+) -> list[str]:
+    """Print it; the arguments that it takes."""
+    tensors = _tensors(stage)
     body = Source(depth=1)
-    scope = Scope({name: shapes[name] for name in tensors})
+    scope = Scope({name: shapes[name] for name in tensors}, others=shapes)
     _stage(stage, body, scope, helpers=source, prefix=f"stage_{index + 1}_")
+    lines = without_unused(body.lines)
+    text = "\n".join(lines)
+    tensors += [name for name in scope.borrowed if f"{name}.shape" in text]
     source.add()
     source.add()
-    source.add(f"def {stage_name(index, stage)}({', '.join(tensors)}):")
+    given = [*tensors, *([TIME] if is_step(stage) else [])]
+    source.add(f"def {stage_name(index, stage)}({', '.join(given)}):")
     source.add(f'    """{stage.title[:1].upper()}{stage.title[1:]}."""')
-    source.lines.extend(without_unused(body.lines))
+    source.lines.extend(lines)
+    return given
 
 
 def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefix: str) -> None:
@@ -165,8 +198,36 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             MatmulPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case TransposePlan():
             TransposePrinter(stage, source, scope).print()
+        case ConvolutionPlan():
+            printer = _convolution_printer(stage)
+            printer(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case PoolPlan():
+            PoolPrinter(stage, source, scope).print()
         case AttentionPlan():
             AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case _:
+            _by_index(stage, source, scope)
+
+
+def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter]:
+    """How its sum is made."""
+    if plan.is_transposed:
+        return TransposedPrinter
+    if plan.mixing == "depthwise":
+        return DepthwisePrinter
+    return SharedLinesPrinter if plan.lines_each > 1 else ConvolutionPrinter
+
+
+def _by_index(stage: ByIndexPlan, source: Source, scope: Scope) -> None:
+    match stage:
+        case PickPlan():
+            PickPrinter(stage, source, scope).print()
+        case RankPlan():
+            RankPrinter(stage, source, scope).print()
+        case RunningPlan():
+            RunningPrinter(stage, source, scope).print()
+        case BagPlan():
+            BagPrinter(stage, source, scope).print()
 
 
 def _buffers(plan: Plan, source: Source) -> None:

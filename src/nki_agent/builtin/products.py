@@ -29,25 +29,18 @@ from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
-from nki_agent.builtin.plan import (
-    Access,
-    AttentionPlan,
-    Kind,
-    Load,
-    MatmulPlan,
-    Number,
-    Size,
-    Step,
-    Store,
-    Stored,
-    Tile,
-    TransposePlan,
-)
-from nki_agent.builtin.rows import Demand, describe, loaded_dtype
+from nki_agent.builtin.plan import MatmulPlan, Stored, TransposePlan
+from nki_agent.builtin.rows import Demand, loaded_dtype
 from nki_agent.builtin.stages import Group
+from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile
+from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
+DEPTH_GROUP = 2048
+"""Depth of a part of a product that is too deep for SBUF."""
+DEEP_TILES = 4
+"""Tiles of rows that add up such parts: half of the PSUM banks, so that the next may begin."""
 KEPT_SHARE = 0.5
 """Part of SBUF that a whole w may take."""
 TRANSPOSE_COLS = 2048
@@ -56,7 +49,7 @@ MATRIX_RANK = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Matrices:
+class Matrices:
     """Axes of a product after merging: batch groups, then rows and columns of the result."""
 
     batch: tuple[tuple[int, ...], ...]
@@ -138,8 +131,10 @@ class MatmulPlanner:
             col_group=blocks[1],
             is_bank_wide=blocks[1] == self.chip.psum_bank_bytes // DType.FLOAT32.itemsize,
             keep_w=blocks[2],
+            depth_group=blocks[3],
             product=product,
             levels=levels,
+            is_step=bool(self.group.loop),
         )
 
     def _name(self, node_id: int) -> str:
@@ -160,13 +155,18 @@ class MatmulPlanner:
             walks.append(walk_of(graph, node_id, axes, alignment))
         return walks
 
-    def _merge(self, x_walks: list[Walk], w_walks: list[Walk]) -> _Matrices:
+    def _merge(self, x_walks: list[Walk], w_walks: list[Walk]) -> Matrices:
         sizes = tuple(a.sizes for a in self.alignments)
         walks = [x_walks, w_walks, *(self._walks(s, axes) for s, axes in self.operands.items())]
         walks += [self._output_walks(node) for node in self.outputs]
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
-        groups = merge_axes(self.alignments[0].order, sizes, by_set, fences=frozenset({-1}))
-        return _Matrices(tuple(groups[:-2]), groups[-2], sizes)
+        order = self.alignments[0].order
+        fences = frozenset({-1, 1 - len(self.node.shape)} if self.group.loop else {-1})
+        groups = merge_axes(order, sizes, by_set, fences=fences)
+        if moving_axes(w_walks) & set(groups[-2]):
+            # Rows share one w: an axis along which w moves is a loop, even if it is all rows.
+            groups = merge_axes(order, sizes, by_set, fences=fences | {-MATRIX_RANK})
+        return Matrices(tuple(groups[:-2]), groups[-2], sizes)
 
     def _walks(self, source: int, axes: Axes) -> list[Walk]:
         pairs = zip(self.captured.graphs, self.alignments, strict=True)
@@ -180,8 +180,8 @@ class MatmulPlanner:
     # -- sizes of blocks --------------------------------------------------------------------------
     def _blocks(
         self, dtype: DType, demand: Demand, *, m: int, k: int, n: int
-    ) -> tuple[int, int, bool]:
-        """Rows of a group, columns of a product, and whether w is kept."""
+    ) -> tuple[int, int, bool, int | None]:
+        """Rows of a group, columns of a product, whether w is kept, and the depth of a part."""
         lanes = self.chip.partitions
         room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
         k_bytes = -(-k // lanes) * dtype.itemsize
@@ -189,17 +189,14 @@ class MatmulPlanner:
         # Rows of x on their way to be turned, and tiles of the epilogue, twice for overlap.
         working = 2 * k * dtype.itemsize + 2 * self._epilogue_bytes(n, bank)
         if k_bytes * n <= room * KEPT_SHARE and k_bytes * n + working + 2 * k_bytes * lanes <= room:
-            return lanes, bank, True
+            return lanes, bank, True, None
         for cols in (bank, bank // 2, bank // 4):
             left = room - working - 2 * k_bytes * cols
             group = left // (k_bytes * lanes) * lanes
             if group >= lanes:
-                return min(group, -(-m // lanes) * lanes), cols, False
-        raise UnsupportedError(
-            self.node.origin,
-            f"a depth of {k} does not fit SBUF",
-            hint="products deeper than that are not cut along K yet",
-        )
+                return min(group, -(-m // lanes) * lanes), cols, False, None
+        # Too deep for SBUF: parts of the depth add up in one PSUM bank for each tile of rows.
+        return min(DEEP_TILES * lanes, -(-m // lanes) * lanes), bank, False, DEPTH_GROUP
 
     def _epilogue_bytes(self, n: int, cols: int) -> int:
         wide = [self.graph[i] for i in self.group.nodes]
@@ -207,7 +204,8 @@ class MatmulPlanner:
         return cols * DType.FLOAT32.itemsize * len(wide) + n * DType.FLOAT32.itemsize * len(rows)
 
     # -- epilogue ---------------------------------------------------------------------------------
-    def _epilogue(self, space: _Matrices) -> tuple[tuple[tuple[Step, ...], ...], Tile]:
+    def start(self, space: Matrices) -> tuple[Lowering, Tile]:
+        """The product's tile and the operands of what follows it."""
         last = len(space.batch) + 1
         places = {
             node: self._place(space, varying(self.alignments, node)) for node in self.group.nodes
@@ -231,12 +229,19 @@ class MatmulPlanner:
         for source, axes in self.operands.items():
             walks = self._walks(source, axes)
             place = self._place(space, moving_axes(walks))
+            if self.graph[source].op is Op.IOTA:
+                lowering.offer(source, place, self._access(space, "", walks))
+                continue
             stored = self.buffers[self.graph.base(source).id]
             dtype = loaded_dtype(stored.dtype, is_scalar=place.kind in (Kind.ROW, Kind.ONE))
             name = stored.name
             tile = lowering.tile(f"{name}_{place.kind.value}", place, dtype)
             lowering.emit(place.level, Load(dst=tile, access=self._access(space, name, walks)))
             lowering.bind(source, tile)
+        return lowering, product
+
+    def _epilogue(self, space: Matrices) -> tuple[tuple[tuple[Step, ...], ...], Tile]:
+        lowering, product = self.start(space)
         for node_id in self.group.nodes:
             if node_id != self.node.id:
                 lowering.lower(self.graph[node_id])
@@ -248,11 +253,11 @@ class MatmulPlanner:
             lowering.emit(tile.level, Store(access=access, src=tile))
         return tuple(tuple(steps) for steps in lowering.levels), product
 
-    def _access(self, space: _Matrices, tensor: str, walks: Sequence[Walk]) -> Access:
+    def _access(self, space: Matrices, tensor: str, walks: Sequence[Walk]) -> Access:
         col = group_stride((-1,), walks, space.sizes)
         return space.access(tensor, walks, col, is_left=True)
 
-    def _place(self, space: _Matrices, axes: frozenset[int]) -> Place:
+    def _place(self, space: Matrices, axes: frozenset[int]) -> Place:
         row, col = bool(axes & set(space.rows)), -1 in axes
         batch = [bool(axes & set(g)) for g in space.batch]
         level = max((i + 1 for i, on in enumerate(batch) if on), default=0)
@@ -293,134 +298,6 @@ def minor_stride(captured: Captured, node_id: int, dim: int) -> Size:
     return tuple(found)
 
 
-def plan_attention(
-    captured: Captured, group: Group, *, buffers: Mapping[int, Stored], chip: ChipSpec
-) -> AttentionPlan:
-    """Plan one attention stage.
-
-    Raises:
-        UnsupportedError: sizes that one block of query rows cannot hold.
-    """
-    parts = group.attention
-    assert parts is not None
-    graph = captured.graph
-    scores, out = graph[parts.scores], graph[parts.out]
-    q_id, k_id, v_id = scores.inputs[0], scores.inputs[1], out.inputs[1]
-    dtype = product_dtype(graph, scores)
-    if graph[v_id].dtype is not dtype:
-        raise UnsupportedError(out.origin, "queries and values have different dtypes")
-    names = {i: buffers[graph.base(i).id].name for i in (q_id, k_id, v_id)}
-    operands = {"q": q_id, "k": k_id, "v": v_id}
-    if parts.mask is not None:
-        operands["mask"] = parts.mask
-        names[parts.mask] = buffers[graph.base(parts.mask).id].name
-    batch, access = _attention_accesses(
-        captured, operands, names, parts.out, buffers[parts.out].name
-    )
-    keys = tuple(g[k_id].shape[-1] for g in captured.graphs)
-    value_depth = tuple(g[v_id].shape[-1] for g in captured.graphs)
-    bank = chip.psum_bank_bytes // DType.FLOAT32.itemsize
-    if max(value_depth) > bank:
-        raise UnsupportedError(
-            out.origin, f"values of {max(value_depth)} columns, over one PSUM bank of {bank}"
-        )
-    depth = tuple(g[q_id].shape[-1] for g in captured.graphs)
-    queries = tuple(g[q_id].shape[-2] for g in captured.graphs)
-    _require_room(
-        chip,
-        dtype,
-        keys=max(keys),
-        queries=max(queries),
-        depth=max(depth),
-        value_depth=max(value_depth),
-    )
-    return AttentionPlan(
-        title="attention",
-        batch=batch,
-        q=access["q"],
-        k=access["k"],
-        v=access["v"],
-        out=access["out"],
-        mask=access.get("mask"),
-        dtype=dtype,
-        out_dtype=buffers[parts.out].dtype,
-        scale=_attention_scale(captured, parts.scale, divides=parts.divides),
-        queries=queries,
-        keys=keys,
-        depth=depth,
-        value_depth=value_depth,
-        is_causal=graph[parts.softmax].causal,
-    )
-
-
-def _attention_scale(captured: Captured, scale: int | None, *, divides: bool) -> Number | None:
-    if scale is None:
-        return None
-    numbers = captured.numbers()[scale]
-    return tuple(1.0 / n for n in numbers) if divides else numbers
-
-
-def _require_room(
-    chip: ChipSpec, dtype: DType, *, keys: int, queries: int, depth: int, value_depth: int
-) -> None:
-    lanes = chip.partitions
-    blocks = -(-keys // lanes) * value_depth + -(-depth // lanes) * (keys + queries)
-    kept = blocks * dtype.itemsize
-    # Scores and exponentials of the blocks that are under way.
-    working = 2 * keys * (DType.FLOAT32.itemsize + 2 * dtype.itemsize)
-    if kept + working > chip.sbuf_usable_partition_bytes:
-        raise UnsupportedError(
-            "attention",
-            f"{keys} keys need {kept + working} bytes of each partition",
-            hint="scores of one block of query rows must fit SBUF",
-        )
-
-
-def _attention_accesses(
-    captured: Captured,
-    operands: Mapping[str, int],
-    names: Mapping[int, str],
-    out: int,
-    out_name: str,
-) -> tuple[tuple[Size, ...], dict[str, Access]]:
-    """Batch sizes, and each operand over the batch loops and its own two axes."""
-    rank = len(captured.graph[out].shape) - 2
-    order = list(range(-2 - rank, -2))
-    sizes = []
-    walks: list[list[Walk]] = []
-    for graph in captured.graphs:
-        lead = graph[out].shape[:-2]
-        sizes.append(dict(zip(order, lead, strict=True)))
-        alignment = Alignment(sizes=dict(sizes[-1]))
-        mine = []
-        for node_id in (*operands.values(), out):
-            node = graph[node_id]
-            count = len(node.shape)
-            axes: Axes = tuple(d - count if d < count - MATRIX_RANK else None for d in range(count))
-            walk = walk_of(graph, node_id, axes, alignment)
-            mine.append(Walk(walk.strides, 0 if node_id == out else walk.offset))
-        walks.append(mine)
-    groups = merge_axes(order, sizes, walks, fences=frozenset())
-    batch = tuple(group_size(g, sizes) for g in groups)
-    found = {}
-    for index, (role, node_id) in enumerate([*operands.items(), ("out", out)]):
-        own = [w[index] for w in walks]
-        strides = [group_stride(g, own, sizes) for g in groups]
-        major, minor = (minor_stride(captured, node_id, dim) for dim in (-2, -1))
-        if role == "mask":
-            shapes = [g[node_id].shape for g in captured.graphs]
-            major = tuple(
-                0 if len(s) < MATRIX_RANK or s[-2] == 1 else n
-                for s, n in zip(shapes, major, strict=True)
-            )
-        found[role] = Access(
-            tensor=out_name if role == "out" else names[node_id],
-            strides=(*strides, major, minor),
-            offset=tuple(w.offset for w in own),
-        )
-    return batch, found
-
-
 def plan_transpose(
     captured: Captured, group: Group, *, buffers: Mapping[int, Stored]
 ) -> TransposePlan:
@@ -441,7 +318,8 @@ def plan_transpose(
                 Walk(dict(zip(order, contiguous_strides(source.shape), strict=True)), 0),
             ]
         )
-    groups = merge_axes(order, sizes, walks, fences=frozenset({minor, minor + 1, -1}))
+    fences = {minor, minor + 1, -1} | ({1 - rank} if group.loop else set())
+    groups = merge_axes(order, sizes, walks, fences=frozenset(fences))
     n_group = next(g for g in groups if minor in g)
     m_group = groups[-1]
     loops = [g for g in groups if g not in (n_group, m_group)]
@@ -465,4 +343,5 @@ def plan_transpose(
         m=group_size(m_group, sizes),
         n=group_size(n_group, sizes),
         col_block=TRANSPOSE_COLS,
+        is_step=bool(group.loop),
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nki_agent.builtin.plan import Size
 from nki_agent.builtin.text import Scope, Source
+from nki_agent.builtin.tile_steps import Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

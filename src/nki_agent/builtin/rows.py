@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nki_agent.builtin.align import (
     Alignment,
@@ -31,20 +31,25 @@ from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
-from nki_agent.builtin.plan import (
+from nki_agent.builtin.plan import RowsPlan, Stored
+from nki_agent.builtin.row_parts import RowPart, find_row_parts
+from nki_agent.builtin.stages import Group
+from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
+from nki_agent.builtin.tile_steps import (
     Access,
     AffineSelect,
+    Copy,
+    Cut,
     Iota,
     Kind,
     Load,
-    RowsPlan,
     Step,
     Store,
-    Stored,
+    Tile,
     step_reads,
     step_writes,
 )
-from nki_agent.builtin.stages import Group
+from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -178,9 +183,18 @@ class RowsPlanner:
         walks = [self._walks(s, axes) for s, axes in self.operands.items()]
         walks += [self._output_walks(node) for node in self.outputs]
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
-        reduced = self._reduced(first)
+        reduced = self._reduced()
         fences = frozenset({min(reduced)}) if reduced else frozenset()
-        groups = merge_axes(first.order, sizes, by_set, fences=fences) or [()]
+        time = first.order[0] if self.group.loop else 0
+        if not reduced:
+            # Rows of which every second column is read stay rows, to be cut out of whole ones.
+            last = max((a for a in first.order if any(s[a] != 1 for s in sizes)), default=-1)
+            steps = {walk.strides.get(last, 0) for walk_set in by_set for walk in walk_set}
+            fences |= {last} if steps - {0, 1} else set()
+        order = [a for a in first.order if a in reduced or any(size[a] != 1 for size in sizes)]
+        outside = [(time,)] if time else []
+        order = [a for a in order if a != time]
+        groups = merge_axes(order, sizes, by_set, fences=fences) or [()]
         if reduced and not reduced <= set(groups[-1]):
             raise UnsupportedError(
                 self._reduction().origin,
@@ -188,21 +202,36 @@ class RowsPlanner:
                 hint="make the reduced axes the last ones and contiguous",
             )
         if len(groups) == 1 and not reduced:
-            return _Space(tuple(groups), sizes, is_flat=True)
+            return _Space((*outside, *groups), sizes, is_flat=True)
         if len(groups) == 1:
-            return _Space(((), groups[0]), sizes, is_flat=False)
+            return _Space((*outside, (), groups[0]), sizes, is_flat=False)
+        groups = self._longest_as_rows(groups, sizes)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
-        return _Space(tuple(groups), sizes, is_flat=is_flat)
+        return _Space((*outside, *groups), sizes, is_flat=is_flat)
 
-    def _reduced(self, alignment: Alignment) -> frozenset[int]:
-        gone: frozenset[int] = frozenset()
-        for axes in alignment.reduced:
-            gone |= axes
-        return gone
+    def _longest_as_rows(
+        self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
+    ) -> list[tuple[int, ...]]:
+        """Put the longest of the outer axes on the partitions, where the last leaves most idle.
+
+        Which of them are loops and in which order changes no value.
+        """
+        *outer, cols = groups
+        longest = max(outer, key=lambda group: max(group_size(group, sizes)))
+        filled = max(group_size(outer[-1], sizes))
+        if filled >= self.chip.partitions or max(group_size(longest, sizes)) < 2 * filled:
+            return groups
+        return [*(group for group in outer if group is not longest), longest, cols]
+
+    def _reduced(self) -> frozenset[int]:
+        """Axes that are reduced at any shape set: where they have one element they are not seen."""
+        return frozenset(a for found in self.alignments for axes in found.reduced for a in axes)
 
     def _reduction(self) -> Node:
-        return next(self.graph[n] for n in self.group.nodes if self.graph[n].op is Op.REDUCE)
+        return next(
+            self.graph[n] for n in self.group.nodes if self.graph[n].op in (Op.REDUCE, Op.SCAN)
+        )
 
     # -- steps ------------------------------------------------------------------------------------
     def plan(self, demand: Demand) -> RowsPlan:
@@ -213,24 +242,17 @@ class RowsPlanner:
         """
         space = self._space()
         cols = group_size(space.groups[-1], space.sizes)
-        is_reduced = bool(self._reduced(self.alignments[0]))
-        block: int | None = None
-        if space.is_flat or (not is_reduced and max(cols) > demand.col_block):
-            block = demand.col_block
+        is_reduced = bool(self._reduced())
         if (packed := self._plan_packed(space)) is not None:
             return packed
-        plan = self._lower(space, block)
         room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
-        while self._bytes(plan, buffers=BUFFERS) > room:
-            if is_reduced and not space.is_flat:
-                break
-            smaller = (block or max(cols)) // 2
-            if smaller < COL_BLOCK_MIN:
-                break
-            block = smaller
-            plan = self._lower(space, block)
+        plan = self._plan_blocks(space, room, demand)
         usable = self.chip.sbuf_usable_partition_bytes
         needed = self._bytes(plan, buffers=1)
+        if needed > usable and is_reduced and not space.is_flat:
+            striped = self._plan_strips(space, room, demand)
+            if striped is not None:
+                return striped
         if needed > usable:
             node = self._reduction() if is_reduced else self.graph[self.group.nodes[0]]
             raise UnsupportedError(
@@ -240,6 +262,86 @@ class RowsPlanner:
                 hint=f"reduced rows must fit: up to {max(cols) * usable // needed} columns",
             )
         return plan
+
+    def _plan_blocks(self, space: _Space, room: int, demand: Demand) -> RowsPlan:
+        """Blocks of columns that fit, or whole rows where columns depend on each other."""
+        is_reduced = bool(self._reduced())
+        cols = group_size(space.groups[-1], space.sizes)
+        block: int | None = None
+        if space.is_flat or (not is_reduced and max(cols) > demand.col_block):
+            block = demand.col_block
+        if block is not None and self._has_steps(space):
+            plan = self._lower(space, None)
+            if self._bytes(plan, buffers=BUFFERS) <= room:
+                return plan
+        plan = self._lower(space, block)
+        while self._bytes(plan, buffers=BUFFERS) > room:
+            if is_reduced and not space.is_flat:
+                break
+            smaller = (block or max(cols)) // 2
+            if smaller < COL_BLOCK_MIN:
+                break
+            block = smaller
+            plan = self._lower(space, block)
+        return plan
+
+    def _plan_strips(self, space: _Space, room: int, demand: Demand) -> RowsPlan | None:
+        """Rows in strips; None if whole vectors do not fit, or a scan needs whole rows."""
+        ops = {self.graph[n].op for n in self.group.nodes}
+        if self.group.loop or ops & {Op.SCAN, Op.LANES}:
+            return None
+        cols = group_size(space.groups[-1], space.sizes)
+        row_level = len(space.outer) + 1
+        block = demand.col_block
+        while block >= COL_BLOCK_MIN:
+            plan = self._lower_strips(space, row_level, block)
+            found = strip_bytes(plan.levels, row_level=row_level, cols=max(cols), block=block)
+            if found <= room:
+                return plan
+            block //= 2
+        return None
+
+    def _lower_strips(self, space: _Space, row_level: int, block: int) -> RowsPlan:
+        places = {
+            node: space.place(varying(self.alignments, node), has_col_loop=False)
+            for node in self.group.nodes
+        }
+        passes = Passes(self.graph, places, self.outputs)
+        lowering = StripLowering(
+            self.graph,
+            places=places,
+            numbers=self.captured.numbers(),
+            generation=self.chip.generation,
+            num_levels=row_level + 3 + 2 * passes.count,
+        )
+        lowering.reserve(stored.name for stored in self.buffers.values())
+        self._begin({})
+        walks = {s: self._walks(s, axes) for s, axes in self.operands.items()}
+        operands = {s: space.place(moving_axes(w), has_col_loop=False) for s, w in walks.items()}
+        lower_strips(
+            lowering,
+            passes,
+            operands,
+            row_level=row_level,
+            load=lambda source, place: self._load(lowering, space, source, walks[source], place),
+            store=lambda node: self._store(lowering, space, node),
+        )
+        levels, names = [list(steps) for steps in lowering.levels], lowering.taken_names
+        for level in range(row_level + 1, row_level + 1 + 2 * passes.count, 2):
+            estimate = Estimate(self.chip, block, len(space.sizes))
+            levels[level] = balance(levels[level], estimate, floor_ns=0.0, scratch=names)
+            names = count_names(names, levels[level])
+        return RowsPlan(
+            title=describe(self.captured, self.group.nodes),
+            outer=tuple(group_size(g, space.sizes) for g in space.outer),
+            rows=group_size(space.groups[-2], space.sizes),
+            cols=group_size(space.groups[-1], space.sizes),
+            col_block=block,
+            is_flat=False,
+            rows_each=None,
+            levels=tuple(tuple(steps) for steps in levels),
+            passes=passes.count,
+        )
 
     def _plan_packed(self, space: _Space) -> RowsPlan | None:
         """Several short rows in each partition, where transfers and tiles are too short else."""
@@ -273,8 +375,11 @@ class RowsPlanner:
         total = 0
         for level, steps in enumerate(plan.levels):
             copies = buffers if level == len(plan.levels) - 1 else 1
-            for tile in {tile for step in steps for tile in step_writes(step)}:
-                elems = (width if tile.is_wide else 1) * (each if tile.kind in BY_ROW else 1)
+            cuts = [step for step in steps if isinstance(step, Cut)]
+            tiles = {tile for step in steps for tile in step_writes(step)}
+            for tile in (tiles - {cut.dst for cut in cuts}) | {cut.src for cut in cuts}:
+                wide = width if tile.cols is None else max(tile.cols)
+                elems = (wide if tile.is_wide else 1) * (each if tile.kind in BY_ROW else 1)
                 total += copies * tile.dtype.itemsize * elems
         return total
 
@@ -294,15 +399,21 @@ class RowsPlanner:
             is_packed=each is not None,
         )
         lowering.reserve(stored.name for stored in self.buffers.values())
+        whole = block is None and not space.is_flat
+        self._begin(self._find_row_parts(space) if whole else {})
         for source, axes in self.operands.items():
-            self._load(
-                lowering, space, source, self._walks(source, axes), has_col_loop=has_col_loop
-            )
+            walks = self._walks(source, axes)
+            place = space.place(moving_axes(walks), has_col_loop=has_col_loop)
+            self._load(lowering, space, source, walks, place)
         for node_id in self.group.nodes:
             lowering.lower(self.graph[node_id])
         lowering.expect(self.outputs)
+        loaded = set(self._kept_rows)
         for node_id in self.outputs:
             self._store(lowering, space, node_id)
+        for access, tile in self._kept_rows.items():
+            if access not in loaded:
+                lowering.emit(tile.level, Store(access=access, src=tile))
         levels = [fold_negations(steps) for steps in lowering.levels]
         levels[-1], cuts = self._spread(space, levels[-1], block, lowering.taken_names, each)
         return RowsPlan(
@@ -317,6 +428,8 @@ class RowsPlanner:
             rows_each=each,
             levels=tuple(tuple(steps) for steps in levels),
             cuts=cuts,
+            after=tuple(self.after),
+            is_step=bool(self.group.loop),
         )
 
     def _spread(
@@ -340,9 +453,13 @@ class RowsPlanner:
         )
         floor_ns = moved / self.chip.dma_bytes_per_ns
         spread = fold_columns(balance(steps, estimate, floor_ns=floor_ns, scratch=names))
-        by_position = any(isinstance(step, Iota | AffineSelect) for step in spread)
-        if by_position or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES:
-            # Functions of phases do not know which rows they are given.
+        by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in spread)
+        if (
+            by_position
+            or self.group.loop
+            or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES
+        ):
+            # Functions of phases do not know which rows and columns they are given.
             return spread, ()
         last = len(space.outer) + 1 + (block is not None and not space.is_flat)
         between = any(0 < tile.level < last for step in spread for tile in step_reads(step))
@@ -360,18 +477,21 @@ class RowsPlanner:
         strides = tuple(group_stride(group, walks, space.sizes) for group in space.groups)
         return Access(tensor=tensor, strides=strides, offset=tuple(w.offset for w in walks))
 
+    def _begin(self, row_parts: Mapping[Access, RowPart]) -> None:
+        """Nothing is loaded or stored yet; these accesses are cut out of whole rows."""
+        self._row_parts = row_parts
+        self._kept_rows: dict[Access, Tile] = {}
+        self.after: list[Store] = []
+
     def _load(
         self,
         lowering: Lowering,
         space: _Space,
         source: int,
         walks: Sequence[Walk],
-        *,
-        has_col_loop: bool,
+        place: Place,
     ) -> None:
         base = self.graph.base(source)
-        moving = moving_axes(walks)
-        place = space.place(moving, has_col_loop=has_col_loop)
         if base.op is Op.IOTA:
             lowering.offer(source, place, self._access(space, "", walks))
             return
@@ -383,36 +503,75 @@ class RowsPlanner:
             place.kind
         ]
         tile = lowering.tile(f"{name}_{suffix}", place, dtype)
-        lowering.emit(place.level, Load(dst=tile, access=self._access(space, name, walks)))
+        access = self._access(space, name, walks)
+        part = self._row_parts.get(access)
+        if part is None:
+            lowering.emit(place.level, Load(dst=tile, access=access))
+        else:
+            if part.row not in self._kept_rows:
+                whole = replace(tile, name=lowering.name(f"{name}_rows"), cols=part.width)
+                self._kept_rows[part.row] = whole
+                lowering.emit(place.level, Load(dst=whole, access=part.row))
+            rows = self._kept_rows[part.row]
+            cut = Cut(dst=tile, src=rows, start=part.start, step=part.step)
+            lowering.emit(place.level, cut)
         lowering.bind(source, tile)
 
     def _store(self, lowering: Lowering, space: _Space, node_id: int) -> None:
         name, dtype = self.buffers[node_id].name, self.buffers[node_id].dtype
         tile = lowering.finish(node_id, f"{name}_tile", dtype)
         access = self._access(space, name, self._output_walks(node_id))
-        lowering.emit(tile.level, Store(access=access, src=tile))
+        part = self._row_parts.get(access)
+        if self._is_scattered(lowering, tile, part):
+            own = lowering.tile(f"{name}_tile", Place(tile.kind, tile.level), dtype)
+            lowering.emit(tile.level, Copy(dst=own, src=tile))
+            tile = own
+        if part is None:
+            store = Store(access=access, src=tile)
+            if self.graph[node_id].op is Op.LANES:
+                self.after.append(store)
+            else:
+                lowering.emit(tile.level, store)
+            return
+        if part.row not in self._kept_rows:
+            whole = replace(tile, name=lowering.name(f"{name}_rows"), cols=part.width)
+            self._kept_rows[part.row] = whole
+        rows = self._kept_rows[part.row]
+        cut = Cut(dst=tile, src=rows, start=part.start, step=part.step)
+        lowering.levels[tile.level].insert(0, cut)
 
+    @staticmethod
+    def _is_scattered(lowering: Lowering, tile: Tile, part: RowPart | None) -> bool:
+        """Whether a transfer would move one element at a time, which an engine must do instead."""
+        made = [step for step in lowering.levels[tile.level] if tile in step_writes(step)]
+        if any(isinstance(step, Cut) for step in made):
+            return True
+        loaded = any(isinstance(step, Load) for step in made)
+        return loaded and part is not None and part.step != 1
 
-def describe(captured: Captured, nodes: Sequence[int]) -> str:
-    """A few words on what a stage computes, for the comment above it."""
-    words: list[str] = []
-    for node_id in nodes:
-        node = captured.graph[node_id]
-        word = node.origin.removeprefix("aten.").removeprefix("numpy.").strip("_").replace("_", " ")
-        word = _WORDS.get(word, word)
-        if word and (not words or words[-1] != word):
-            words.append(word)
-    shown = words[:_WORDS_SHOWN]
-    return ", ".join(shown) + (", ..." if len(words) > len(shown) else "")
+    def _has_steps(self, space: _Space) -> bool:
+        """Whether a tensor is read or written column by column, which whole rows in SBUF avoid."""
+        if space.is_flat:
+            return False
+        return any(part.step != 1 for part in self._find_row_parts(space).values())
 
-
-_WORDS_SHOWN = 6
-_WORDS = {
-    "native layer norm": "layer norm",
-    "mm": "matmul",
-    "addmm": "linear",
-    "bmm": "batched matmul",
-}
+    def _find_row_parts(self, space: _Space) -> dict[Access, RowPart]:
+        """Parts of rows that are cut out of whole ones."""
+        cols = group_size(space.groups[-1], space.sizes)
+        both = frozenset(space.groups[-1]), frozenset(space.groups[-2])
+        loads, stores = [], []
+        for source, axes in self.operands.items():
+            walks = self._walks(source, axes)
+            base = self.graph.base(source)
+            if base.op is not Op.IOTA and all(moving_axes(walks) & axis for axis in both):
+                loads.append(self._access(space, self.buffers[base.id].name, walks))
+        for node_id in self.outputs:
+            if all(varying(self.alignments, node_id) & axis for axis in both):
+                walks = self._output_walks(node_id)
+                stores.append(self._access(space, self.buffers[node_id].name, walks))
+        itemsize = min(self.buffers[n].dtype.itemsize for n in self._wide_values())
+        found = find_row_parts(loads, cols, itemsize=itemsize, whole=False)
+        return found | find_row_parts(stores, cols, itemsize=itemsize, whole=True)
 
 
 def loaded_dtype(stored: DType, *, is_scalar: bool) -> DType:

@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nki_agent.builtin.graph import GraphBuilder, Node, Op
+from nki_agent.builtin.graph import GraphBuilder, Node, Op, Shape, contiguous_strides
+from nki_agent.builtin.lanes import is_long, reduce_vector
 from nki_agent.isa.dtype import DType
 
 
@@ -97,6 +98,8 @@ class Rules:
         """A reduction; no axes means all of them."""
         rank = len(self.node(x).shape)
         wanted = list(axes) if axes is not None and len(axes) else list(range(rank))
+        if is_long(self.builder, x.id):
+            return Ref(reduce_vector(self.builder, function, x.id, keepdims=keepdims))
         return Ref(self.builder.reduce(function, x.id, wanted, keepdims=keepdims))
 
     def size(self, x: Ref, axes: Sequence[int] | None) -> int:
@@ -116,6 +119,18 @@ class Rules:
         gone = {axis % len(node.shape) for axis in axes}
         kept = [axis for axis in range(len(node.shape)) if axis not in gone]
         return Ref(self.builder.permute(x.id, kept))
+
+    def broadcast(self, x: Ref, shape: Shape) -> Ref:
+        """A value repeated along the axes that it lacks."""
+        node = self.node(x)
+        if node.shape == shape:
+            return x
+        walk = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
+        strides = [0] * (len(shape) - len(node.shape))
+        strides += [0 if n == 1 else s for n, s in zip(node.shape, walk, strict=True)]
+        base = self.builder.base_of(x.id)
+        view = self.builder.view(base, shape=shape, strides=tuple(strides), offset=node.offset)
+        return Ref(view)
 
     def matvec(self, x: Ref, y: Ref) -> Ref:
         """A matrix times a vector."""

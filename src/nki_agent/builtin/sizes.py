@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations
 
-from nki_agent.builtin.plan import Size
+from nki_agent.builtin.tile_steps import Size
 
 Named = tuple[str, Size]
 FACTOR_MAX = 16
 """The largest factor or share of a size that is tried."""
 SHIFT_MAX = 64
 """The largest number that is added to a size."""
+WINDOW_REST_MAX = 16
+"""The largest number that is added before windows are counted."""
 FACTORS_MAX = 3
 """Sizes that are multiplied."""
 
@@ -29,7 +31,7 @@ def derive_size(axes: Sequence[Named], value: Size) -> str | None:
         if any(n != 1 for n in size):
             known.setdefault(tuple(size), text)
     named = [(text, size) for size, text in known.items()]
-    for find in (_scaled, _sum, _scaled_product, _product_of_sum):
+    for find in (_scaled, _sum, _scaled_product, _product_of_sum, _windows):
         if (found := find(named, value)) is not None:
             return found
     return None
@@ -53,6 +55,21 @@ def _scaled(named: Sequence[Named], value: Size) -> str | None:
         if all(n * factor + shift == v for n, v in zip(size, value, strict=True)):
             scaled = text if factor == 1 else f"{factor} * {text}"
             return f"({scaled} {'+' if shift > 0 else '-'} {abs(shift)})"
+    return None
+
+
+def _windows(named: Sequence[Named], value: Size) -> str | None:
+    """How many windows move along a size: what is left of it in steps, rounded down."""
+    for step in range(2, FACTOR_MAX + 1):
+        for text, size in named:
+            if len(set(size)) == 1:
+                continue
+            for rest in sorted(range(1 - step, WINDOW_REST_MAX), key=abs):
+                if all((n + rest) // step == v for n, v in zip(size, value, strict=True)):
+                    shifted = (
+                        text if rest == 0 else f"({text} {'+' if rest > 0 else '-'} {abs(rest)})"
+                    )
+                    return f"({shifted} // {step})"
     return None
 
 

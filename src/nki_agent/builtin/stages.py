@@ -11,8 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nki_agent.builtin.align import Alignment, align
-from nki_agent.builtin.graph import ROWWISE, SOURCES, Graph, Node, Op, contiguous_strides
+from nki_agent.builtin.align import Alignment, align, fits_window
+from nki_agent.builtin.graph import (
+    ROWWISE,
+    SOURCES,
+    WINDOWED,
+    Graph,
+    Node,
+    Op,
+    contiguous_strides,
+)
+from nki_agent.builtin.matching import Attention, find_attention
 
 
 class StageKind(StrEnum):
@@ -22,6 +31,9 @@ class StageKind(StrEnum):
     MATMUL = "matmul"
     ATTENTION = "attention"
     TRANSPOSE = "transpose"
+    CONVOLUTION = "convolution"
+    POOL = "pool"
+    PICK = "pick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,88 +43,16 @@ class Group:
     kind: StageKind
     nodes: tuple[int, ...]
     attention: Attention | None = None
+    loop: int = 0
+    """The loop over time that it is a part of; 0 is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """The parts of attention: two products, a softmax between them, what changes the scores."""
+def divide(graphs: Sequence[Graph]) -> list[Group]:
+    """The stages of a graph in an order in which each comes after what it reads.
 
-    scores: int
-    softmax: int
-    out: int
-    scale: int | None
-    """A CONST node that the scores are multiplied by; `divides` says that it divides."""
-    divides: bool
-    mask: int | None
-    """A node that is added to the scores."""
-    nodes: tuple[int, ...]
-
-
-def find_attention(graph: Graph) -> list[Attention]:
-    """Every softmax(q k^T ...) v whose inner values nobody else reads."""
-    users = graph.users()
-    found = []
-    for node in graph.nodes:
-        if node.op is Op.MATMUL:
-            attention = _match_attention(graph, node, users)
-            if attention is not None:
-                found.append(attention)
-    return found
-
-
-def _match_attention(graph: Graph, out: Node, users: dict[int, list[int]]) -> Attention | None:
-    path: list[int] = [out.id]
-    weights = _inner(graph, out.inputs[0], users, path)
-    if weights is None or weights.op is not Op.SOFTMAX or weights.function != "softmax":
-        return None
-    path.append(weights.id)
-    scale: int | None = None
-    mask: int | None = None
-    divides = False
-    node = _inner(graph, weights.inputs[0], users, path)
-    while node is not None and node.op is Op.BINARY:
-        first, second = node.inputs
-        path.append(node.id)
-        is_const = graph[second].op is Op.CONST
-        if node.function in ("multiply", "divide") and is_const and scale is None:
-            scale, divides = second, node.function == "divide"
-        elif node.function == "add" and not is_const and mask is None and scale is None:
-            mask = second
-        else:
-            return None
-        node = _inner(graph, first, users, path)
-    if node is None or node.op is not Op.MATMUL:
-        return None
-    path.append(node.id)
-    return Attention(node.id, weights.id, out.id, scale, divides, mask, tuple(sorted(path)))
-
-
-def _inner(graph: Graph, node_id: int, users: dict[int, list[int]], path: list[int]) -> Node | None:
-    """The node, through casts and views that keep its shape and have this one reader."""
-    node = graph[node_id]
-    while len(users[node.id]) == 1:
-        is_cast = node.op is Op.UNARY and node.function == "copy"
-        if not (is_cast or (node.op is Op.VIEW and _is_reshape(graph, node))):
-            return node
-        if is_cast:
-            path.append(node.id)
-        node = graph[node.inputs[0]]
-    return None
-
-
-def _is_reshape(graph: Graph, view: Node) -> bool:
-    """Whether a view only merges or splits leading axes."""
-    base = graph[view.inputs[0]]
-    return (
-        view.offset == 0
-        and view.strides == contiguous_strides(view.shape)
-        and view.shape[-2:] == base.shape[-2:]
-        and view.num_elems == base.num_elems
-    )
-
-
-def divide(graph: Graph) -> list[Group]:
-    """The stages of a graph in an order in which each comes after what it reads."""
+    `graphs` are the same graph at each shape set; nodes share a stage if they can at all of them.
+    """
+    graph = graphs[0]
     attentions = {a.out: a for a in find_attention(graph)}
     inside = {node: a for a in attentions.values() for node in a.nodes}
     groups: list[_Draft] = []
@@ -125,19 +65,25 @@ def divide(graph: Graph) -> list[Group]:
         elif node.op is Op.MATMUL:
             draft = _Draft(StageKind.MATMUL, [node.id], seed=node.id)
             groups.append(draft)
+        elif node.op in WINDOWED:
+            draft = _Draft(StageKind(node.op.value), [node.id], seed=node.id)
+            groups.append(draft)
         elif node.op is Op.TRANSPOSE:
             draft = _Draft(StageKind.TRANSPOSE, [node.id])
             groups.append(draft)
+        elif node.op is Op.PICK:
+            draft = _pick_draft(graph, node, groups)
         else:
             assert node.op in ROWWISE, node.op
             draft = _Draft(StageKind.ROWS, [node.id])
             groups.append(draft)
         owner[node.id] = draft
         if node.op in ROWWISE and node.id not in inside:
-            _join_producers(graph, node, groups, owner)
-    _join_siblings(graph, groups, owner)
+            _join_producers(graphs, node, groups, owner)
+    _join_siblings(graphs, groups, owner)
     return [
-        Group(d.kind, tuple(sorted(d.nodes)), d.attention) for d in _ordered(graph, groups, owner)
+        Group(d.kind, tuple(sorted(d.nodes)), d.attention, _loop_of(graph, d))
+        for d in _ordered(graph, groups, owner)
     ]
 
 
@@ -158,28 +104,51 @@ def _attention_draft(attention: Attention, groups: list[_Draft]) -> _Draft:
     return draft
 
 
+def _pick_draft(graph: Graph, node: Node, groups: list[_Draft]) -> _Draft:
+    """The largest values of a row and their places are found together."""
+    for draft in groups:
+        if draft.kind is StageKind.PICK and _is_same_ranking(graph[draft.nodes[0]], node):
+            draft.nodes.append(node.id)
+            return draft
+    draft = _Draft(StageKind.PICK, [node.id])
+    groups.append(draft)
+    return draft
+
+
+def _is_same_ranking(first: Node, second: Node) -> bool:
+    """Whether two nodes are the values and the places of one ranking of rows."""
+    order = first.function.partition("_")[0]
+    return (
+        order in ("top", "bottom")
+        and order == second.function.partition("_")[0]
+        and first.inputs == second.inputs
+        and first.shape == second.shape
+    )
+
+
 def _join_producers(
-    graph: Graph, node: Node, groups: list[_Draft], owner: dict[int, _Draft]
+    graphs: Sequence[Graph], node: Node, groups: list[_Draft], owner: dict[int, _Draft]
 ) -> None:
     for source in node.inputs:
-        producer = owner.get(graph.base(source).id)
+        producer = owner.get(graphs[0].base(source).id)
         consumer = owner[node.id]
         if producer is not None and producer is not consumer:
-            _try_join(graph, producer, consumer, groups, owner)
+            _try_join(graphs, producer, consumer, groups, owner)
 
 
-def _join_siblings(graph: Graph, groups: list[_Draft], owner: dict[int, _Draft]) -> None:
+def _join_siblings(graphs: Sequence[Graph], groups: list[_Draft], owner: dict[int, _Draft]) -> None:
     """Stages that read the same tensor along the same axes read it once."""
+    graph = graphs[0]
     for first in list(groups):
         for second in list(groups):
             rows = first.kind is second.kind is StageKind.ROWS
             alive = first in groups and second in groups and first is not second
             if rows and alive and _sources(graph, first) & _sources(graph, second):
-                _try_join(graph, first, second, groups, owner)
+                _try_join(graphs, first, second, groups, owner)
 
 
-def _sources(graph: Graph, draft: _Draft) -> set[int]:
-    """Full-size outside values that a stage reads."""
+def _sources(graph: Graph, draft: _Draft) -> set[tuple[object, ...]]:
+    """Full-size outside values that a stage reads; parts of the same rows count as one."""
     largest = max(graph[n].num_elems for n in draft.nodes)
     found = set()
     for node_id in draft.nodes:
@@ -188,21 +157,36 @@ def _sources(graph: Graph, draft: _Draft) -> set[int]:
             if base not in draft.nodes and graph[base].op not in (Op.CONST, Op.IOTA):
                 largest = max(largest, graph[source].num_elems)
                 found.add(source)
-    return {source for source in found if graph[source].num_elems == largest}
+    return {_rows_of(graph[source]) for source in found if graph[source].num_elems == largest}
+
+
+def _rows_of(node: Node) -> tuple[object, ...]:
+    """What two views have in common that differ in their columns alone."""
+    is_view = node.op is Op.VIEW
+    strides = node.strides if is_view else contiguous_strides(node.shape)
+    return (node.inputs[0] if is_view else node.id, node.shape, strides[:-1])
 
 
 def _try_join(
-    graph: Graph, producer: _Draft, consumer: _Draft, groups: list[_Draft], owner: dict[int, _Draft]
+    graphs: Sequence[Graph],
+    producer: _Draft,
+    consumer: _Draft,
+    groups: list[_Draft],
+    owner: dict[int, _Draft],
 ) -> bool:
-    fusing = (StageKind.ROWS, StageKind.MATMUL)
+    graph = graphs[0]
+    fusing = (StageKind.ROWS, StageKind.MATMUL, StageKind.CONVOLUTION, StageKind.POOL)
     if producer.kind not in fusing or consumer.kind is not StageKind.ROWS:
         return False
     nodes = sorted({*producer.nodes, *consumer.nodes})
-    if _reads_parts(graph, nodes) or (producer.seed is not None and _by_position(graph, nodes)):
+    if not _may_share(graph, producer, nodes):
         return False
-    alignment = align(graph, nodes, seed=producer.seed)
-    if alignment is None or not _is_one_pass(alignment):
-        return False
+    for each in graphs:
+        alignment = align(each, nodes, seed=producer.seed)
+        if alignment is None or not _is_one_pass(alignment):
+            return False
+        if producer.seed is not None and not fits_window(each, nodes, alignment, producer.seed):
+            return False
     if _reaches(graph, producer, consumer, owner) or _reaches(graph, consumer, producer, owner):
         return False
     producer.nodes = nodes
@@ -210,6 +194,22 @@ def _try_join(
     for node_id in consumer.nodes:
         owner[node_id] = producer
     return True
+
+
+def _may_share(graph: Graph, producer: _Draft, nodes: Sequence[int]) -> bool:
+    """Whether nothing but the shapes can keep these nodes apart."""
+    if any(graph[n].op is Op.LANES for n in producer.nodes):
+        return False  # its shares are whole only when its stage ends
+    if len({graph[n].loop for n in nodes}) > 1 or _reads_fence(graph, nodes):
+        return False
+    by_position = producer.seed is not None and _by_position(graph, nodes)
+    return not (by_position or _reads_parts(graph, nodes))
+
+
+def _reads_fence(graph: Graph, nodes: Sequence[int]) -> bool:
+    """Whether one of the nodes reads another through a view that keeps their stages apart."""
+    sources = [graph[source] for n in nodes for source in graph[n].inputs]
+    return any(node.is_fence and graph.base(node.id).id in nodes for node in sources)
 
 
 def _reads_parts(graph: Graph, nodes: Sequence[int]) -> bool:
@@ -248,11 +248,23 @@ def _reaches(graph: Graph, start: _Draft, end: _Draft, owner: dict[int, _Draft])
     return False
 
 
+def _loop_of(graph: Graph, draft: _Draft) -> int:
+    return graph[draft.nodes[0]].loop
+
+
+def _first_rows(graph: Graph, base: Node) -> Node:
+    """For a state, what the first step finds; for any other value, itself."""
+    if base.op is not Op.STATE:
+        return base
+    written = next(n for n in graph.nodes if n.op is Op.PARTS and n.name == base.name)
+    return graph[written.inputs[0]]
+
+
 def _needs(graph: Graph, draft: _Draft, owner: dict[int, _Draft]) -> list[_Draft]:
     found: list[_Draft] = []
     for node_id in draft.nodes:
         for source in graph[node_id].inputs:
-            base = graph.base(source)
+            base = _first_rows(graph, graph.base(source))
             for made in base.inputs if base.op is Op.PARTS else (base.id,):
                 maker = owner.get(made)
                 if maker is not None and maker is not draft and maker not in found:
@@ -266,6 +278,12 @@ def _ordered(graph: Graph, groups: list[_Draft], owner: dict[int, _Draft]) -> li
     while waiting:
         ready = [d for d in waiting if all(n in done for n in _needs(graph, d, owner))]
         assert ready, "stages need each other"
+        # A loop begins when all that its steps need is there, and nothing comes between them.
+        outside = [d for d in ready if not _loop_of(graph, d)]
+        open_loop = _loop_of(graph, done[-1]) if done else 0
+        steps = [d for d in ready if _loop_of(graph, d) == open_loop != 0]
+        started = steps or [d for d in ready if _loop_of(graph, d) == _loop_of(graph, ready[0])]
+        ready = steps or outside or started
         done.extend(ready)
         waiting = [d for d in waiting if d not in ready]
     return done

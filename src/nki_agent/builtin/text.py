@@ -16,8 +16,8 @@ from itertools import combinations
 import numpy as np
 
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.plan import Number, Size
 from nki_agent.builtin.sizes import derive_size
+from nki_agent.builtin.tile_steps import Number, Size
 
 LINE_MAX = 100
 _CLOSE = 1e-6
@@ -33,6 +33,13 @@ class Source:
     def add(self, line: str = "") -> None:
         """One line; a call that is too long is broken after its opening bracket."""
         indent = "    " * self.depth
+        if len(indent) + len(line) > LINE_MAX and (found := _SUM.match(line)):
+            # A sum is broken before its signs, in brackets.
+            with self.block(f"{found[1]}=("):
+                for number, term in enumerate(found[2].split(" + ")):
+                    self.add(f"+ {term}" if number else term)
+            self.add(f"){found[3]}")
+            return
         if len(indent) + len(line) <= LINE_MAX or "(" not in line or line.startswith("#"):
             self.lines.append((indent + line).rstrip())
             return
@@ -70,12 +77,14 @@ class Source:
         return "\n".join(self.lines) + "\n"
 
 
+_SUM = re.compile(r"^(\w+)=([^()]+ \+ [^()]+?)(,?)$")
 _CALL = re.compile(r"[\w\]]\(")
 
 
 def _split_call(line: str) -> tuple[str, list[str], str]:
     """`a = f(x, y)` as its opening, its arguments, and its closing bracket."""
-    start = next((m.end() - 1 for m in _CALL.finditer(line)), line.index("("))
+    call = _CALL.search(line)
+    start = 0 if line.startswith("(") else call.end() - 1 if call else line.index("(")
     depth = 0
     parts: list[str] = []
     part = ""
@@ -107,6 +116,10 @@ class Scope:
 
     shapes: Mapping[str, Sequence[Size]]
     names: dict[str, Size] = field(default_factory=dict)
+    others: Mapping[str, Sequence[Size]] = field(default_factory=dict)
+    """Tensors that the code does not touch, whose shapes may explain a size all the same."""
+    borrowed: dict[str, None] = field(default_factory=dict)
+    """Those of them that it names."""
 
     def size(self, value: Size) -> str:
         """An expression for a size: a name, a shape, a product of shapes, or a number.
@@ -136,9 +149,9 @@ class Scope:
                     return text
         if len(set(value)) == 1:
             return str(value[0])
-        for tensor in order:
-            if (text := _scaled_axis(tensor, self.shapes[tensor], value)) is not None:
-                return text
+        scaled = (_scaled_axis(tensor, self.shapes[tensor], value) for tensor in order)
+        if (text := next(filter(None, scaled), None) or self._borrow(value)) is not None:
+            return text
         axes = list(self._axes(order))
         for find_any in (_ratio_of_axes, _next_to_axis, derive_size, _table_by_axis):
             if (text := find_any(axes, value)) is not None:
@@ -146,6 +159,16 @@ class Scope:
         raise UnsupportedError(
             "a size", f"{value} at the task's shape sets follows from no argument"
         )
+
+    def _borrow(self, value: Size) -> str | None:
+        """A size by an axis of another tensor, which is then passed along."""
+        for tensor, shape in self.others.items():
+            if tensor in self.shapes:
+                continue
+            if (text := _one_axis(tensor, shape, value, from_last=False)) is not None:
+                self.borrowed[tensor] = None
+                return text
+        return None
 
     def _axes(self, order: Sequence[str]) -> Iterator[tuple[str, Size]]:
         """Every axis of the tensors as text, and its size."""
@@ -166,6 +189,11 @@ class Scope:
             return literal(value[0])
         if (made := self._from_shape(value) or self._from_sum(value)) is not None:
             return made
+        for tensor, shape in self.others.items():
+            for axis, size in enumerate(shape):
+                if (made := _made_from(value, f"{tensor}.shape[{axis}]", size)) is not None:
+                    self.borrowed[tensor] = None
+                    return made
         for text, size in self._axes(list(self.shapes)):
             known = dict(zip(size, value, strict=True))
             if all(known[n] == v for n, v in zip(size, value, strict=True)):
@@ -286,11 +314,11 @@ def _choice(text: str, known: Mapping[int, str]) -> str:
 
 
 def _made_from(value: Number, name: str, size: Size) -> str | None:
-    if any(n <= (_SMALL if len(set(value)) == 1 else 1) for n in size):
+    if any(n <= (_SMALL if len(set(value)) == 1 else 0) for n in size) or set(size) == {1}:
         return None
     forms = {
         f"1.0 / {name}": [1 / n for n in size],
-        f"1.0 / ({name} - 1)": [1 / (n - 1) for n in size],
+        f"1.0 / ({name} - 1)": [1 / (n - 1) if n > 1 else math.inf for n in size],
         f"{name} ** -0.5": [n**-0.5 for n in size],
         f"{name} ** 0.5": [n**0.5 for n in size],
         f"float({name})": [float(n) for n in size],

@@ -13,6 +13,7 @@ from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.check.editing import apply_edits
 from nki_agent.check.parsed import SourceError, parse_file
 from nki_agent.check.source import FINDINGS_MAX, find_all
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 
 ROUNDS_MAX = 20
@@ -29,18 +30,20 @@ class Fixed:
     """What is left to find, in helper modules too."""
 
 
-def fix_source(files: Mapping[str, str], main: str, *, target: Target) -> Fixed:
+def fix_source(
+    files: Mapping[str, str], main: str, *, target: Target, surface: Surface = Surface.NKI
+) -> Fixed:
     """Apply the edits of the file `main`; helper modules beside it are only read."""
     current = dict(files)
     total = 0
-    findings = find_all(current, main, target=target)
+    findings = find_all(current, main, target=target, surface=surface)
     for _ in range(ROUNDS_MAX):
         text, served = apply_edits(current[main], findings, file=main)
         if text == current[main] or _has_lone_return(text) or not _parses(main, text):
             break
         current[main] = text
         total += served
-        findings = find_all(current, main, target=target)
+        findings = find_all(current, main, target=target, surface=surface)
     return Fixed(text=current[main], num_fixes=total, findings=tuple(findings[:FINDINGS_MAX]))
 
 

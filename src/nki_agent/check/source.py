@@ -23,9 +23,11 @@ from nki_agent.check.rules import (
     nk115_operators,
     nk116_launch,
     nk118_deprecated,
+    nk119_surface,
     nk308_constants,
     nk903_tampering,
 )
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 
 FINDINGS_MAX = 50
@@ -50,24 +52,36 @@ RULES: tuple[Rule, ...] = (
 
 
 def check_source(
-    files: Mapping[str, str], main: str, *, target: Target, entry: str | None = None
+    files: Mapping[str, str],
+    main: str,
+    *,
+    target: Target,
+    entry: str | None = None,
+    surface: Surface = Surface.NKI,
 ) -> list[Diagnostic]:
     """The first findings for the kernel file `main` and the helper modules beside it.
 
     `files` maps paths to text; KeyError if `main` is not among them. `entry` is the name of the jit
     function to run, where the caller has one in mind.
     """
-    return find_all(files, main, target=target, entry=entry)[:FINDINGS_MAX]
+    return find_all(files, main, target=target, entry=entry, surface=surface)[:FINDINGS_MAX]
 
 
 def find_all(
-    files: Mapping[str, str], main: str, *, target: Target, entry: str | None = None
+    files: Mapping[str, str],
+    main: str,
+    *,
+    target: Target,
+    entry: str | None = None,
+    surface: Surface = Surface.NKI,
 ) -> list[Diagnostic]:
     """Every finding, by file and line."""
     project, findings = parse_project(files, main, target=target, entry=entry)
     if project is not None:
         for rule in RULES:
             findings.extend(rule(project))
+        if surface is Surface.ISA:
+            findings.extend(nk119_surface.check(project))
     seen: set[tuple[str, str, str]] = set()
     kept = []
     for finding in sorted(findings, key=lambda f: _place(f, main)):

@@ -95,6 +95,8 @@ class ChipSpec:
     matmul_moving_free_max_16bit: int
     matmul_fp32_passes: int
     """Passes of an fp32 matmul relative to bf16."""
+    matmul_fp8_rows: int
+    """Rows of an fp8 contraction that one partition holds, in the time of one of bf16."""
     tensor_transpose_max: int
     vector_transpose_max: int
     bn_stats_free_max: int

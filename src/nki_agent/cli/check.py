@@ -16,11 +16,20 @@ import typer
 
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.base.errors import UsageError
+from nki_agent.base.writing import path_error
 from nki_agent.check.fixing import fix_source
 from nki_agent.check.source import check_source
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.cli.command import ExitCode, make_app
-from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, printable, read_kernel, read_target
+from nki_agent.cli.inputs import (
+    JSON_HELP,
+    SURFACE_HELP,
+    TARGET_HELP,
+    printable,
+    read_kernel,
+    read_target,
+)
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.verify.kernel import Kernel
 
@@ -46,13 +55,14 @@ def check(
     ],
     *,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     fix: Annotated[bool, typer.Option("--fix", help=FIX_HELP)] = False,
 ) -> ExitCode:
     """Read kernel source, run nothing, say what is wrong with it."""
     chosen = read_target(target)
     check_one = _fix if fix else _check
-    checked = [check_one(path, chosen) for path in _find_kernels(files)]
+    checked = [check_one(path, chosen, surface) for path in dict.fromkeys(_find_kernels(files))]
     if as_json:
         show_json(checked)
     else:
@@ -76,19 +86,21 @@ def _exit_code(errors: Sequence[Diagnostic]) -> ExitCode:
     return ExitCode.NOT_RIGHT if errors else ExitCode.RIGHT
 
 
-def _check(path: Path, target: Target) -> Checked:
+def _check(path: Path, target: Target, surface: Surface) -> Checked:
     kernel = read_kernel(path)
-    found = check_source(kernel.files, kernel.main, target=target)
+    found = check_source(kernel.files, kernel.main, target=target, surface=surface)
     return Checked(
         file=printable(path), diagnostics=tuple(_place(d, path.parent, kernel) for d in found)
     )
 
 
-def _fix(path: Path, target: Target) -> Checked:
+def _fix(path: Path, target: Target, surface: Surface) -> Checked:
     """Apply the edits that findings carry; line ends stay as they are."""
     kernel = read_kernel(path)
     source = path.read_bytes().decode("utf-8")
-    fixed = fix_source({**kernel.files, kernel.main: source}, kernel.main, target=target)
+    fixed = fix_source(
+        {**kernel.files, kernel.main: source}, kernel.main, target=target, surface=surface
+    )
     if fixed.text != source:
         _write(path, fixed.text)
         before, after = source.splitlines(), fixed.text.splitlines()
@@ -103,7 +115,7 @@ def _write(path: Path, text: str) -> None:
         path.write_bytes(text.encode())
     except OSError as error:
         hint = "nothing was changed; check the file's permissions"
-        raise UsageError(f"cannot write `{path}`: {error.strerror}", hint=hint) from error
+        raise path_error(f"write `{path}`", error, hint=hint) from error
 
 
 def _place(diagnostic: Diagnostic, folder: Path, kernel: Kernel) -> Diagnostic:

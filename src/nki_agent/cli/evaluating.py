@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.episode import Mode
 from nki_agent.agent.folder import make_run_folder
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.diagnostic import clean
@@ -20,9 +20,26 @@ from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.baselines import Baseline
 from nki_agent.bench.splits import find_split
 from nki_agent.bench.suite import Suite, SuiteTask, builtin_suite, read_suite
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.authoring import (
+    choose_level_turns,
+    choose_limits,
+    require_author,
+)
 from nki_agent.cli.command import ExitCode, guard
-from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, UNSANDBOXED_HELP, printable, read_target
+from nki_agent.cli.inputs import (
+    COUNT_MAX,
+    JSON_HELP,
+    SURFACE_HELP,
+    TARGET_HELP,
+    UNSANDBOXED_HELP,
+    WORKERS_MAX,
+    Seed,
+    Turns,
+    printable,
+    read_targets,
+)
 from nki_agent.cli.outcome import paint_stage
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.evals.attempts import AttemptLog
@@ -34,7 +51,7 @@ from nki_agent.evals.workshop import LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
-from nki_agent.llm.choose import require_model_name
+from nki_agent.llm.choose import require_model
 from nki_agent.report.markdown import write_groups
 
 ALL_TASKS = "all"
@@ -64,15 +81,18 @@ def run(
         DEFAULT_TARGET.value
     ),
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
-    samples: Annotated[int, typer.Option(min=1, help="Attempts for each task.")] = 1,
+    turns: Turns = None,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
+    samples: Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="Attempts for each task.")] = 1,
     perf: Annotated[bool, typer.Option("--perf", help="Try right kernels at perf shapes.")] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
+    seed: Seed = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with this run; nothing else is read.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Judging processes.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=WORKERS_MAX, help="Judging processes.")
+    ] = None,
     trust_suite: Annotated[bool, typer.Option("--trust-suite", help=TRUST_HELP)] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
@@ -84,13 +104,11 @@ def run(
         return
 
     def begin() -> ExitCode:
-        require_model_name(model)
+        require_author(model, surface)
         chosen = builtin_suite() if suite is None else read_suite(suite)
-        baseline = find_baseline(chosen)
-        if baseline is None:
-            say(f"note: {chosen.name} has no baseline for this cost model: no speedups")
+        _require_trust(model, chosen, machine)
         config = EvalConfig(
-            versions=make_versions(chosen, baseline),
+            versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
             tasks=tuple(
                 TaskRef(id=t.id, level=t.level, category=t.category)
@@ -98,9 +116,11 @@ def run(
             ),
             model=model,
             mode=mode,
-            targets=tuple(read_target(name.strip()) for name in target.split(",")),
+            targets=read_targets(target),
             samples=samples,
-            limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+            surface=surface,
+            limits=choose_limits(turns, mode=mode, surface=surface),
+            level_turns=choose_level_turns(turns, mode=mode, surface=surface),
             perf=perf,
             seed=draw_root_seed() if seed is None else seed,
             allow_unsandboxed=allow_unsandboxed,
@@ -111,6 +131,26 @@ def run(
         return _carry_out(config, folder.path, chosen, machine)
 
     guard(begin)()
+
+
+def _require_trust(model: str, suite: Suite, machine: Machine) -> None:
+    """Refuse an author that could not begin, before a folder is made for its run."""
+    require_model(model)
+    is_readable = machine.trust_suite or all(task.is_trusted for task in suite.tasks)
+    if model == BUILTIN_MODEL and not is_readable:
+        raise UsageError(
+            f"the built-in author reads references itself, and those of {clean(suite.name)} are"
+            " foreign",
+            hint="read the files and add `--trust-suite`, or use another `--model`",
+        )
+
+
+def _find_baseline(suite: Suite) -> Baseline | None:
+    """The baseline, and word of it where there is none."""
+    baseline = find_baseline(suite)
+    if baseline is None:
+        say(f"note: {suite.name} has no baseline for these tasks and costs: no speedups")
+    return baseline
 
 
 def make_versions(suite: Suite, baseline: Baseline | None) -> Versions:
@@ -128,8 +168,9 @@ def choose_tasks(
     """The tasks that a command asks for.
 
     Raises:
-        UsageError: a task or a split that there is not, or both at once.
+        UsageError: a task or a split that there is not, or both at once; no task is fit.
     """
+    _require_fit(suite)
     if ids and split is not None:
         raise UsageError("`--task` and `--split` name tasks both", hint="leave one out")
     if ids:
@@ -141,6 +182,17 @@ def choose_tasks(
             f"the suite {suite.name} has no split `{split}`", hint=f"`--split {ALL_TASKS}`"
         )
     return tuple(map(suite.find_task, find_split(split or DEFAULT_SPLIT).tasks))
+
+
+def _require_fit(suite: Suite) -> None:
+    """A suite of which nothing can be used is no suite to run or list."""
+    if suite.tasks:
+        return
+    first = next((f"{row.id}: {row.reasons[0]}" for row in suite.unfit if row.reasons), "")
+    raise UsageError(
+        f"the suite {clean(suite.name)} has no fit task: {len(suite.unfit)} unfit",
+        hint=clean(first) or "import it again",
+    )
 
 
 def _name_split(split: str | None, *, suite: Path | None, task: list[str] | None) -> str:
@@ -159,6 +211,8 @@ def _resume(folder: Path, machine: Machine, *, suite: Path | None) -> ExitCode:
             f" ({config.versions.suite_hash[:12]}), cost model {config.versions.cost_model}",
             hint="name the same suite with `--suite`, or start a new run; results are never mixed",
         )
+    _require_trust(config.model, chosen, machine)
+    read_results(folder)  # attempts that are not this config's are refused before others are added
     return _carry_out(config, folder, chosen, machine)
 
 
@@ -174,6 +228,7 @@ def _carry_out(config: EvalConfig, folder: Path, suite: Suite, machine: Machine)
             baseline=find_baseline(suite),
             trust_suite=machine.trust_suite,
             allow_unsandboxed=config.allow_unsandboxed,
+            surface=config.surface,
         )
         stack.callback(workshop.close)
         evaluation = Evaluation(

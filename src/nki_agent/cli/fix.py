@@ -39,7 +39,7 @@ from nki_agent.cli.inputs import (
 )
 from nki_agent.cli.screen import say
 from nki_agent.cli.solve import CONVERSATION_HELP
-from nki_agent.llm.choose import BUILTIN, choose_model, require_model_name
+from nki_agent.llm.choose import BUILTIN, choose_model, require_model
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.verdict import Verdict
 
@@ -66,7 +66,7 @@ def improve_kernel(
     allow_unsandboxed: bool,
 ) -> ExitCode:
     """Read what is given, judge the kernel, and let a model work on it."""
-    require_model_name(model)
+    require_model(model)
     if untrusted_task and model == BUILTIN:
         raise UsageError(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",

@@ -19,6 +19,8 @@ from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import JSON_HELP
 from nki_agent.cli.screen import say, show, show_json
 
+LIMIT_ELEMS_MAX = 1 << 40
+"""More than any machine holds."""
 LIMIT_HELP = "Most elements of a task's tensors; larger sizes are halved until they fit."
 UNSANDBOXED_HELP = "Run the suite's code even where nothing can hold it; only if you trust it."
 
@@ -30,7 +32,9 @@ def import_suite(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The suite's folder or file.")],
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to write; new or empty.")],
-    limit_elems: Annotated[int, typer.Option(min=1, help=LIMIT_HELP)] = LIMIT_ELEMS,
+    limit_elems: Annotated[
+        int, typer.Option(min=1, max=LIMIT_ELEMS_MAX, help=LIMIT_HELP)
+    ] = LIMIT_ELEMS,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> None:

@@ -6,8 +6,12 @@ import difflib
 import errno
 import stat
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from nki_agent.base.errors import UsageError
+from nki_agent.base.seeds import require_seed
 from nki_agent.chip.spec import GENERATION, Target, find_target
 from nki_agent.cli.screen import say
 from nki_agent.program.records import Dialect
@@ -24,8 +28,31 @@ TARGET_HELP = f"One of {', '.join(Target)}."
 TASK_HELP = "The task that the kernel is for."
 JSON_HELP = "Print one JSON document."
 SHAPES_HELP = "At which of the task's shapes, `dev` or `perf`; the first if left out."
+SURFACE_HELP = "What a kernel may use: all of NKI, or `nki.isa` alone at explicit addresses."
 UNTRUSTED_HELP = "Load the task file in a sandbox: for a file that nobody has read."
+SEED_HELP = "Root seed; drawn if left out."
 UNSANDBOXED_HELP = "Trace kernels even where nothing can hold them; only for kernels you trust."
+
+COUNT_MAX = 1_000_000
+"""Of turns, attempts and listed instructions: far more than anyone wants, and any file holds it."""
+WORKERS_MAX = 1024
+"""Each is a process."""
+
+
+def read_seed(text: str) -> int:
+    """A root seed on the command line; a usage error with the range for anything else."""
+    try:
+        return require_seed(int(text))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no whole number") from error
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Seed = Annotated[int | None, typer.Option(parser=read_seed, metavar="SEED", help=SEED_HELP)]
+"""`--seed`, the same for every command that draws."""
+TURNS_HELP = "Most model calls; left out, 10, and on the surface `isa` 15, 20, 25 by level."
+Turns = Annotated[int | None, typer.Option(min=1, max=COUNT_MAX, help=TURNS_HELP)]
 
 
 def read_target(name: str) -> Target:
@@ -41,6 +68,12 @@ def read_target(name: str) -> Target:
             f" for it takes `{Dialect.BETA1.value}`, which this version does not write yet"
         )
     return target
+
+
+def read_targets(names: str) -> tuple[Target, ...]:
+    """The targets of a list with commas; one that is named twice counts once."""
+    found = dict.fromkeys(name.strip().lower() for name in names.split(","))
+    return tuple(map(read_target, found))
 
 
 def require_dialect(name: str) -> Dialect:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from nki_agent.agent.answers import write_picture
 from nki_agent.base.diagnostic import Diagnostic, Severity, clean
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode
 from nki_agent.cli.screen import Colour, paint, show, show_json, write_table
@@ -40,6 +42,8 @@ def write_outcome(verdict: Verdict) -> Iterator[str]:
     )
     if verdict.trials:
         yield from (f"  {line}" for line in write_table(_trial_rows(verdict)))
+    if verdict.surface is Surface.ISA:
+        yield from (f"  {line}" for line in write_picture(verdict.trials))
     if verdict.latency_ns is not None:
         yield from _write_speed(verdict)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nki_agent.base.errors import UsageError
+from nki_agent.base.writing import writing
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
@@ -64,10 +64,8 @@ def profile(
 
 
 def _write(speed: Speed, program: Program, path: Path) -> None:
-    try:
+    with writing(path, what="write the trace"):
         write_trace(speed.timeline, program, path)
-    except OSError as error:
-        raise UsageError(f"cannot write the trace `{path}`: {error.strerror}") from error
     say(f"timeline: {path} (open it in {PERFETTO})")
 
 

@@ -10,6 +10,7 @@ import typer
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
+    COUNT_MAX,
     JSON_HELP,
     SHAPES_HELP,
     TARGET_HELP,
@@ -33,7 +34,9 @@ def show(
     *,
     task: Annotated[Path, typer.Option(metavar="TASK.py", help=TASK_HELP)],
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
-    limit: Annotated[int | None, typer.Option(min=1, help="Most instructions.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=COUNT_MAX, help="Most instructions.")
+    ] = None,
     shapes: Annotated[str | None, typer.Option(help=SHAPES_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,

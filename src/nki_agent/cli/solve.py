@@ -26,16 +26,21 @@ from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
+from nki_agent.cli.authoring import choose_limits, require_author
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.conversation import Conversation
 from nki_agent.cli.describing import describe, require_words
 from nki_agent.cli.improving import keeping_errors
 from nki_agent.cli.inputs import (
     JSON_HELP,
+    SURFACE_HELP,
     TARGET_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
+    Seed,
+    Turns,
     printable,
     read_target,
     read_task,
@@ -47,7 +52,7 @@ from nki_agent.cli.progress import Progress
 from nki_agent.cli.screen import show, show_json
 from nki_agent.cost.perfetto import write_trace
 from nki_agent.cost.summary import Summary
-from nki_agent.llm.choose import BUILTIN, choose_model, require_model_name
+from nki_agent.llm.choose import BUILTIN, choose_model, require_model
 from nki_agent.llm.protocol import Model, Usage
 from nki_agent.program.records import Dialect
 from nki_agent.task.task import Task
@@ -76,6 +81,7 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     dialect: Dialect
     model: str
     mode: Mode
+    surface: Surface = Surface.NKI
     limits: Limits
     seed: int
     allow_unsandboxed: bool
@@ -114,12 +120,17 @@ class Run:
         """The episode; whatever ends it, the best kernel so far is in the folder."""
         config = self.config
         prompt = make_prompt(
-            self.task, target=config.target, mode=config.mode, limits=config.limits
+            self.task,
+            target=config.target,
+            mode=config.mode,
+            limits=config.limits,
+            surface=config.surface,
         )
         tools = Toolbox(
             OneJudge(self.judge, self.task),
             target=config.target,
             root_seed=config.seed,
+            surface=config.surface,
             docs=find_library(),
         )
         show_events = Conversation if self.shows_all else Progress
@@ -179,8 +190,9 @@ def solve(
     model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
-    turns: Annotated[int, typer.Option(min=1, help="Most model calls.")] = Limits().turns,
-    seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
+    turns: Turns = None,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
+    seed: Seed = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
@@ -189,7 +201,8 @@ def solve(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
-    require_model_name(model)
+    require_model(model)
+    require_author(model, surface)
     clock, author = SystemClock(), None
     if words is not None or task is None:
         require_words(words, task, model=model)
@@ -211,7 +224,8 @@ def solve(
         dialect=require_dialect(dialect),
         model=model,
         mode=mode,
-        limits=Limits(turns=1 if mode is Mode.SINGLE_SHOT else turns),
+        surface=surface,
+        limits=choose_limits(turns, mode=mode, surface=surface),
         seed=draw_root_seed() if seed is None else seed,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
@@ -246,7 +260,11 @@ def _carry_out(
     model = author or choose_model(
         config.model, make_builtin=lambda: BuiltinAuthor(task, target=config.target)
     )
-    with Judge(target=config.target, allow_unsandboxed=config.allow_unsandboxed) as judge:
+    with Judge(
+        target=config.target,
+        allow_unsandboxed=config.allow_unsandboxed,
+        surface=config.surface,
+    ) as judge:
         run = Run(
             config=config,
             folder=folder,

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from nki_agent import __version__
-from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import draw_root_seed
+from nki_agent.base.writing import new_folder
 from nki_agent.bench.hidden import hide_suite, make_source
 from nki_agent.bench.importers.toml import write_toml
 from nki_agent.bench.suite import (
@@ -23,7 +23,7 @@ from nki_agent.bench.suite import (
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.evaluating import SPLIT_HELP, SUITE_HELP, choose_tasks
-from nki_agent.cli.inputs import JSON_HELP
+from nki_agent.cli.inputs import JSON_HELP, Seed
 from nki_agent.cli.screen import say, show_json
 from nki_agent.cli.screen import show as print_data
 from nki_agent.cost.bound import bound_ns
@@ -108,38 +108,29 @@ def _write_bound(task: Task, target: Target) -> str:
 def hide(
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to write; new or empty.")],
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="The secret that decides the sizes; drawn if left out."),
-    ] = None,
+    seed: Seed = None,
 ) -> None:
-    """Write our own suite with odd sizes that nobody has seen; run it with `--suite DIR`."""
+    """Write our own suite with odd sizes that nobody has seen; run it with `--suite DIR`.
+
+    The seed is the secret that decides the sizes.
+    """
 
     def write() -> ExitCode:
-        _require_empty(out)
         suite = builtin_suite()
         secret = draw_root_seed() if seed is None else seed
         rows = []
-        for row in hide_suite(suite, out, seed=secret):
-            rows.append(row)
-            say(f"[{len(rows)}/{len(suite.tasks)}] {row.id}{'' if row.changes else '  as it is'}")
-        record = SuiteRecord(
-            source=make_source(suite, seed=secret, version=__version__), task=tuple(rows)
-        )
-        (out / SUITE_FILE).write_text(write_toml(record), encoding="utf-8")
+        with new_folder(out, hint="name a new folder"):
+            for row in hide_suite(suite, out, seed=secret):
+                rows.append(row)
+                is_same = "" if row.changes else "  as it is"
+                say(f"[{len(rows)}/{len(suite.tasks)}] {row.id}{is_same}")
+            record = SuiteRecord(
+                source=make_source(suite, seed=secret, version=__version__), task=tuple(rows)
+            )
+            (out / SUITE_FILE).write_text(write_toml(record), encoding="utf-8")
         print_data(
             f"{len(rows)} tasks written to {out}, {sum(bool(r.changes) for r in rows)} hidden"
         )
         return ExitCode.RIGHT
 
     guard(write)()
-
-
-def _require_empty(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        is_empty = not any(folder.iterdir())
-    except OSError as error:
-        raise UsageError(f"cannot write to `{folder}`: {error.strerror}") from error
-    if not is_empty:
-        raise UsageError(f"`{folder}` is not empty", hint="name a new folder")

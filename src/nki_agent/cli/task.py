@@ -49,6 +49,7 @@ def lint(
 
 
 def _lint(files: list[Path], *, as_json: bool) -> ExitCode:
+    files = list(dict.fromkeys(files))
     for path in files:
         require_file(path, what="task")
     fresh = FreshProcess.start(files)

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from nki_agent.base.diagnostic import Severity, clean
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cli.command import ExitCode
 from nki_agent.cli.inputs import printable, read_kernel, require_file
@@ -36,6 +37,7 @@ class Wanted:
     target: Target
     seed: int | None
     scope: Scope
+    surface: Surface
     is_task_trusted: bool
 
 
@@ -49,6 +51,7 @@ def read_jobs(kernels: Sequence[Path], wanted: Wanted) -> list[Job]:
             task=wanted.task,
             target=wanted.target,
             scope=wanted.scope,
+            surface=wanted.surface,
             root_seed=wanted.seed,
             is_task_trusted=wanted.is_task_trusted,
         )
@@ -67,11 +70,13 @@ def judge_many(
     """Judge them all and print each; the worst exit code."""
     ends: Counter[str] = Counter()
     worst = ExitCode.RIGHT
+    notes: set[str] = set()
     with ExitStack() as stack:
         log = None if results is None else stack.enter_context(ResultLog(results, warn=say_note))
         limits = FarmLimits(allow_unsandboxed=allow_unsandboxed)
         executor = stack.enter_context(LocalExecutor(workers=workers, limits=limits))
         for job, end in run_many(jobs, executor, log=log):
+            _say_new_notes(end, notes)
             show(write_json(job, end) if as_json else "\n".join(write_lines(job, end)))
             ends[name_of(end)] += 1
             worst = max(worst, exit_code_of_end(end))
@@ -79,8 +84,17 @@ def judge_many(
     return worst
 
 
+def _say_new_notes(end: End, known: set[str]) -> None:
+    """What was decided while the task was loaded: once, however many workers have loaded it."""
+    if isinstance(end, Judged):
+        for note in end.verdict.task_notes:
+            if note not in known:
+                known.add(note)
+                say_note(clean(note))
+
+
 def say_note(text: str) -> None:
-    """A warning of the results file."""
+    """A warning of the task or the results file."""
     say(f"note: {text}")
 
 

@@ -8,14 +8,18 @@ from typing import Annotated
 import typer
 
 from nki_agent.base.seeds import draw_root_seed
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
     JSON_HELP,
+    SURFACE_HELP,
     TARGET_HELP,
     TASK_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
+    WORKERS_MAX,
+    Seed,
     read_kernel,
     read_target,
     read_task,
@@ -37,10 +41,11 @@ def verify(
     *,
     task: Annotated[Path, typer.Option(metavar="TASK.py", help=TASK_HELP)],
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
-    seed: Annotated[int | None, typer.Option(min=0, help="Root seed; drawn if left out.")] = None,
+    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
+    seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     perf: Annotated[bool, typer.Option("--perf", help=PERF_HELP)] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help=WORKERS_HELP)] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=WORKERS_MAX, help=WORKERS_HELP)] = None,
     results: Annotated[Path | None, typer.Option(metavar="FILE.jsonl", help=RESULTS_HELP)] = None,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
@@ -50,7 +55,12 @@ def verify(
     scope = Scope.ALL if perf else Scope.PROOF
     if len(kernels) > 1 or results is not None:
         wanted = Wanted(
-            task=task, target=chosen, seed=seed, scope=scope, is_task_trusted=not untrusted_task
+            task=task,
+            target=chosen,
+            seed=seed,
+            scope=scope,
+            surface=surface,
+            is_task_trusted=not untrusted_task,
         )
         return judge_many(
             read_jobs(kernels, wanted),
@@ -61,7 +71,7 @@ def verify(
         )
     source = read_kernel(kernels[0])
     loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)
-    with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed) as judge:
+    with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed, surface=surface) as judge:
         root_seed = draw_root_seed() if seed is None else seed
         verdict = judge.judge(source, loaded, root_seed=root_seed, scope=scope)
     if as_json:

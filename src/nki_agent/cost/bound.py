@@ -3,7 +3,8 @@
 Law: no correct kernel's Timeline is shorter; one that is shows an error of the Work or of the
 model. Each resource is taken alone, with all of it busy all the time: HBM bytes at the effective
 DMA rate, matmuls on the full array, elements past the element-wise engines in their fastest mode.
-Not covered: start-up, dependencies, memory that does not fit.
+Not covered: start-up, dependencies, memory that does not fit; tricks that trade products for sums
+(Strassen, Winograd), and operands of 8 bits where the task's are longer.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from enum import StrEnum
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
-FULL_PRECISION = (DType.FLOAT32,)
-"""Formats that the Tensor Engine takes in several passes."""
+SPLIT_PASSES = 3
+"""Passes of 16-bit operands that make a product of float32 ones, each a sum of two 16-bit numbers:
+what they leave out, the product of the two lower parts, is under 2**-16 of it.
+"""
+FP8 = (DType.FLOAT8_E4M3, DType.FLOAT8_E4M3FN, DType.FLOAT8_E5M2)
+"""Formats of which a partition holds several rows of the array."""
 SHORT_FLOATS = (DType.BFLOAT16, DType.FLOAT16)
 """Formats that the faster modes of the element-wise engines take."""
 
@@ -75,8 +80,11 @@ def dma_bytes_per_ns(chip: ChipSpec) -> float:
     return min(chip.dma_bytes_per_ns, chip.hbm_bytes_per_ns_per_core)
 
 
-def _passes(dtype: DType, chip: ChipSpec) -> int:
-    return chip.matmul_fp32_passes if dtype in FULL_PRECISION else 1
+def _passes(dtype: DType, chip: ChipSpec) -> float:
+    """The fewest that the format needs, as a share of those of a 16-bit one."""
+    if dtype is DType.FLOAT32:
+        return min(SPLIT_PASSES, chip.matmul_fp32_passes)
+    return 1 / chip.matmul_fp8_rows if dtype in FP8 else 1.0
 
 
 def _matmul_flops_per_ns(chip: ChipSpec) -> float:

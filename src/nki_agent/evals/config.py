@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 import nki_agent
 from nki_agent.agent.episode import Limits, Mode
+from nki_agent.base.hashes import hash_bytes
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
 
@@ -43,12 +47,31 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tasks: tuple[TaskRef, ...]
     model: str
     mode: Mode
+    surface: Surface = Surface.NKI
+    """What a kernel may use; figures of different ones are never mixed."""
     targets: tuple[Target, ...]
     samples: int
     """Attempts for each task and target."""
     limits: Limits
+    level_turns: dict[str, int] = {}
+    """Model calls by level of the task, in place of those of `limits`."""
     perf: bool
     """Whether right kernels are also tried at the perf shapes."""
     seed: int
     """Root of every secret seed."""
     allow_unsandboxed: bool = False
+
+    def limits_at(self, level: int) -> Limits:
+        """What an episode for a task of this level may use."""
+        turns = self.level_turns.get(str(level), self.limits.turns)
+        return msgspec.structs.replace(self.limits, turns=turns)
+
+    @property
+    def hash(self) -> str:
+        """Of its text in `config.json`, however that is laid out."""
+        return hash_plain_config(msgspec.to_builtins(self))
+
+
+def hash_plain_config(plain: Any) -> str:
+    """The hash of a config as plain data: a field that a later version adds does not change it."""
+    return hash_bytes(msgspec.json.encode(plain, order="sorted"))

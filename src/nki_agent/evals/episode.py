@@ -21,6 +21,7 @@ from nki_agent.base.diagnostic import Severity, clean
 from nki_agent.base.seeds import seed_for
 from nki_agent.bench.attempt import Attempt, Cost, Proof, ShapeSpeed
 from nki_agent.bench.suite import SuiteTask
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_figure, format_percent
 from nki_agent.llm.protocol import Model
@@ -47,6 +48,7 @@ class Assignment:
     mode: Mode
     limits: Limits
     perf: bool
+    surface: Surface = Surface.NKI
     folder: Path
     """Where trajectory and kernel go."""
 
@@ -62,8 +64,16 @@ async def run_attempt(
 ) -> Attempt:
     """Let the model solve the task; judge what it hands in, and claim its speed if asked."""
     task, target = assignment.task, assignment.target
-    prompt = make_prompt(task, target=target, mode=assignment.mode, limits=assignment.limits)
-    tools = Toolbox(judging, target=target, root_seed=assignment.root_seed)
+    prompt = make_prompt(
+        task,
+        target=target,
+        mode=assignment.mode,
+        limits=assignment.limits,
+        surface=assignment.surface,
+    )
+    tools = Toolbox(
+        judging, target=target, root_seed=assignment.root_seed, surface=assignment.surface
+    )
     assignment.folder.mkdir(parents=True, exist_ok=True)
     path = assignment.folder / "trajectory.jsonl"
     path.unlink(missing_ok=True)
@@ -120,6 +130,7 @@ def _make_attempt(
         message=episode.message[:MESSAGE_LENGTH_MAX],
         codes=tuple(dict.fromkeys(d.code for d in errors if d.severity is Severity.ERROR)),
         kernel_hash=None if kernel is None else kernel.hash,
+        surface=assignment.surface,
         proof=proof,
         speeds=tuple(_speed(assignment, v, find_baseline) for v in spoken[-1:]),
         cost=Cost(

@@ -30,13 +30,14 @@ from inspect_ai.scorer import (
 )
 from inspect_ai.solver import Generate, TaskState, solver
 
-from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.episode import Limits, Mode, find_turns
 from nki_agent.agent.trajectory import Turn, read_trajectory
 from nki_agent.base.clock import SystemClock
-from nki_agent.base.seeds import draw_root_seed, seed_for
+from nki_agent.base.seeds import draw_root_seed, require_seed, seed_for
 from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.splits import find_split
 from nki_agent.bench.suite import BUILTIN, builtin_suite
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target as Chip
 from nki_agent.evals.episode import Assignment, describe_attempt, run_attempt
 from nki_agent.evals.inspect_messages import list_messages, tell_event
@@ -54,7 +55,8 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
     split: str = "smoke-12",
     target: str = "trn2",
     mode: str = Mode.LOOP.value,
-    turns: int = Limits().turns,
+    surface: str = Surface.NKI.value,
+    turns: int | None = None,
     perf: bool = False,
     seed: int | None = None,
     workers: int | None = None,
@@ -65,7 +67,8 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
         split: full-250, stratified-150, stratified-60 or smoke-12.
         target: trn1, inf2, trn2 or trn3.
         mode: `loop` with tools, or `single-shot`.
-        turns: Most model calls in a loop.
+        surface: `nki`, or `isa`: instructions alone, at explicit addresses.
+        turns: Most model calls in a loop; 10, on `isa` 15, 20, 25 by level, if left out.
         perf: Try right kernels at their perf shapes too; only those count as fast.
         seed: Root seed of the secret inputs; drawn if left out.
         workers: Judging processes; one a core if left out.
@@ -89,9 +92,10 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
         solver=kernel_author(
             target=target,
             mode=mode,
+            surface=surface,
             turns=1 if chosen is Mode.SINGLE_SHOT else turns,
             perf=perf,
-            seed=draw_root_seed() if seed is None else seed,
+            seed=draw_root_seed() if seed is None else require_seed(seed),
             workers=workers,
         ),
         scorer=kernel_judge(),
@@ -100,11 +104,18 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
 
 
 @solver
-def kernel_author(
-    target: str, mode: str, turns: int, *, perf: bool, seed: int, workers: int | None
+def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
+    *,
+    target: str,
+    mode: str,
+    surface: str,
+    turns: int | None,
+    perf: bool,
+    seed: int,
+    workers: int | None,
 ) -> Any:
     """Our episode with the model of the evaluation."""
-    suite, chip = builtin_suite(), Chip(target)
+    suite, chip, chosen = builtin_suite(), Chip(target), Surface(surface)
     shop: list[LocalWorkshop] = []
 
     def open_shop() -> LocalWorkshop:
@@ -115,6 +126,7 @@ def kernel_author(
                     model=BUILTIN,
                     executor=LocalExecutor(workers=workers),
                     baseline=find_baseline(suite),
+                    surface=chosen,
                 )
             )
         return shop[0]
@@ -132,7 +144,10 @@ def kernel_author(
                     sample=state.epoch,
                     root_seed=seed_for(seed, entry.id, chip.value, state.epoch),
                     mode=Mode(mode),
-                    limits=Limits(turns=turns),
+                    limits=Limits(
+                        turns=find_turns(chosen, entry.level) if turns is None else turns
+                    ),
+                    surface=chosen,
                     perf=perf,
                     folder=Path(folder),
                 ),

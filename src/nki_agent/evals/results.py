@@ -12,12 +12,14 @@ from pathlib import Path
 
 import msgspec
 
+from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
-from nki_agent.base.seeds import rng_for
-from nki_agent.bench.attempt import Attempt
+from nki_agent.base.seeds import SEED_MAX, rng_for, seed_for
+from nki_agent.bench.attempt import Attempt, Proof
 from nki_agent.bench.scores import Scores, score
+from nki_agent.check.surface import Surface
 from nki_agent.evals.attempts import read_attempts
-from nki_agent.evals.config import SCHEMA, EvalConfig
+from nki_agent.evals.config import SCHEMA, EvalConfig, hash_plain_config
 
 CONFIG, LINES = "config.json", "attempts.jsonl"
 ALL = "all"
@@ -44,7 +46,9 @@ class Results:
     @property
     def name(self) -> str:
         """How tables call it."""
-        return f"{self.config.model} ({self.config.mode.value})"
+        config = self.config
+        surface = "" if config.surface is Surface.NKI else f", surface {config.surface.value}"
+        return f"{config.model} ({config.mode.value}{surface})"
 
     @property
     def num_wanted(self) -> int:
@@ -77,8 +81,45 @@ def read_results(folder: Path) -> Results:
     Raises:
         UsageError: it is no evaluation, or of another schema.
     """
-    config = read_config(folder)
-    return Results(folder=folder, config=config, attempts=tuple(read_attempts(folder / LINES)))
+    config, config_hash = _read_config(folder)
+    attempts = tuple(read_attempts(folder / LINES))
+    for attempt in attempts:
+        mismatch = find_mismatch(attempt, config, config_hash=config_hash)
+        if mismatch:
+            raise UsageError(
+                f"`{folder}` mixes runs: the attempt of `{clean(attempt.task)}` on"
+                f" {clean(attempt.target)} {mismatch}",
+                hint=f"{CONFIG} or {LINES} was changed after the run began; put it back as it was",
+            )
+    return Results(folder=folder, config=config, attempts=attempts)
+
+
+def find_mismatch(attempt: Attempt, config: EvalConfig, *, config_hash: str) -> str:
+    """Why an attempt is none of this config's run; empty where it is one."""
+    task = next((t for t in config.tasks if t.id == attempt.task), None)
+    if task is None:
+        return "is for a task that the config does not name"
+    if attempt.target not in {target.value for target in config.targets}:
+        return "is for a target that the config does not name"
+    if not 0 <= attempt.sample < config.samples:
+        return f"is number {attempt.sample}, and the config asks for {config.samples} from 0"
+    if attempt.surface is not config.surface:
+        return (
+            f"is on the surface `{attempt.surface.value}`, and the run on `{config.surface.value}`;"
+            " results of two surfaces are never mixed"
+        )
+    if (attempt.level, attempt.category) != (task.level, task.category):
+        return (
+            f"has level {attempt.level} and category `{clean(attempt.category)}`, in the config"
+            f" {task.level} and `{clean(task.category)}`"
+        )
+    if attempt.root_seed != seed_for(config.seed, *attempt.key):
+        return "has another seed than that of the config gives"
+    if attempt.proof is not Proof.UNTRIED and not config.perf:
+        return "was tried at the perf shapes, which the config does not ask for"
+    if attempt.config_hash not in ("", config_hash):
+        return "was made under another config (its model, versions or limits)"
+    return ""
 
 
 def read_config(folder: Path) -> EvalConfig:
@@ -87,6 +128,11 @@ def read_config(folder: Path) -> EvalConfig:
     Raises:
         UsageError: it is no evaluation, or of another schema.
     """
+    return _read_config(folder)[0]
+
+
+def _read_config(folder: Path) -> tuple[EvalConfig, str]:
+    """The config and the hash of what the file says."""
     path = folder / CONFIG
     try:
         data = path.read_bytes()
@@ -102,9 +148,26 @@ def read_config(folder: Path) -> EvalConfig:
                 f"`{path}` has schema {plain.get('schema')}, and this version reads {SCHEMA}",
                 hint=f"use the version that made it: {plain.get('tool', 'unknown')}",
             )
-        return msgspec.convert(plain, EvalConfig)
-    except (msgspec.MsgspecError, AttributeError) as error:
+        config = msgspec.convert(plain, EvalConfig)
+    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError) as error:
         raise UsageError(f"`{path}` is not the config of an evaluation: {error}") from error
+    if problem := _find_problem(config):
+        raise UsageError(f"`{path}` is not the config of an evaluation: {problem}")
+    return config, hash_plain_config(plain)
+
+
+def _find_problem(config: EvalConfig) -> str:
+    """What no run was ever asked for; empty where all is well."""
+    ids = [task.id for task in config.tasks]
+    if len(set(ids)) < len(ids) or len(set(config.targets)) < len(config.targets):
+        return "a task or a target is named twice"
+    if not config.targets:
+        return "it names no target"
+    if config.samples < 1 or config.limits.turns < 1:
+        return "it asks for less than one attempt or turn"
+    if not 0 <= config.seed <= SEED_MAX:
+        return f"its seed is not between 0 and {SEED_MAX}"
+    return ""
 
 
 def require_comparable(results: Sequence[Results]) -> None:
@@ -120,6 +183,12 @@ def require_comparable(results: Sequence[Results]) -> None:
                     f"({right}) than `{first.folder}` ({left})",
                     hint="run both under one version; such results are never mixed",
                 )
+        if other.config.surface is not first.config.surface:
+            raise UsageError(
+                f"`{other.folder}` was made on the surface `{other.config.surface.value}`, and"
+                f" `{first.folder}` on `{first.config.surface.value}`",
+                hint="compare runs on one surface; such results are never mixed",
+            )
         if other.config.tasks != first.config.tasks:
             raise UsageError(
                 f"`{other.folder}` has the split {other.config.split}, and `{first.folder}` has "

@@ -142,7 +142,8 @@ class Evaluation:
                 sample=key[2],
                 root_seed=seed_for(self.config.seed, *key),
                 mode=self.config.mode,
-                limits=self.config.limits,
+                limits=self.config.limits_at(entry.level),
+                surface=self.config.surface,
                 perf=self.config.perf,
                 folder=self.folder / ATTEMPTS / name,
             ),
@@ -154,6 +155,7 @@ class Evaluation:
         kernel = f"{ATTEMPTS}/{name}/kernel.py"
         return msgspec.structs.replace(
             attempt,
+            config_hash=self.config.hash,
             kernel=kernel if attempt.kernel_hash is not None else None,
             trajectory=f"{ATTEMPTS}/{name}/trajectory.jsonl",
         )

@@ -9,6 +9,7 @@ from nki_agent.agent.judging import FarmJudging, Judging
 from nki_agent.bench.baselines import Baseline, read_baseline
 from nki_agent.bench.suite import BUILTIN, Suite, SuiteTask
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
 from nki_agent.farm.executor import Executor
@@ -23,9 +24,11 @@ TASKS_KEPT = 32
 
 
 def find_baseline(suite: Suite) -> Baseline | None:
-    """The baseline of our own suite; None where it was made with another cost model."""
+    """The baseline of our own suite; None where it was made with other tasks or costs."""
     found = read_baseline(suite.version) if suite.name == BUILTIN else None
-    return found if found is not None and found.cost_model == MODEL_VERSION else None
+    if found is None or found.cost_model != MODEL_VERSION or found.suite_hash != suite.hash:
+        return None
+    return found
 
 
 class LocalWorkshop:
@@ -39,6 +42,7 @@ class LocalWorkshop:
         baseline: Baseline | None,
         trust_suite: bool = False,
         allow_unsandboxed: bool = False,
+        surface: Surface = Surface.NKI,
     ) -> None:
         """With `trust_suite`, foreign task files run in this process too."""
         self._model = model
@@ -46,6 +50,7 @@ class LocalWorkshop:
         self._baseline = baseline
         self._trust_suite = trust_suite
         self._allow_unsandboxed = allow_unsandboxed
+        self._surface = surface
         self._host: TaskHost | None = None
         self._lock = threading.Lock()
         self._tasks: dict[Path, Task] = {}
@@ -70,6 +75,7 @@ class LocalWorkshop:
             task=entry.path,
             target=target,
             is_task_trusted=self._is_trusted(entry),
+            surface=self._surface,
         )
 
     def find_baseline(self, task_id: str, target: Target, shapes: str) -> float | None:

@@ -1,9 +1,10 @@
 """The one thread that hands jobs to workers and takes their ends back.
 
 Law: a job has one end. What a worker said before it died counts; a job whose worker died without a
-word is given to a fresh one, and is `Lost` after as many workers as the limits allow. A worker that
-was gone before it was ready is not counted against its job. A worker is started when a job needs
-one, so a farm that waits costs nothing.
+word is given to a fresh one, and is `Lost` after as many workers as the limits allow. Those are
+counted against a job that it may itself have cost: by memory, by a crash, by a hang. A worker that
+was killed by others, or was gone before it was ready, is none of the job's doing; of such it may
+meet more. A worker is started when a job needs one, so a farm that waits costs nothing.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ from nki_agent.farm.wire import (
     receive,
     send,
 )
+from nki_agent.verify.compiling import count_memory_kills
 
 NS_PER_SECOND: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
 FALSE_STARTS_MAX: Final = 3
 """Workers for one job that could not be started: the machine has no room for any."""
+KILLS_MAX: Final = 10
+"""Workers of one job that others have killed: somebody wants no verdict."""
 CLOSED: Final = "the farm was closed"
 
 
@@ -57,6 +61,8 @@ class Ticket:
     is_begun: bool = False
     failures: int = 0
     """Workers that it has cost."""
+    kills: int = 0
+    """Workers that others have killed under it."""
     false_starts: int = 0
     """Workers that were gone before they were ready for it: none of its doing."""
 
@@ -64,6 +70,17 @@ class Ticket:
         """Whether it is still wanted; from now on it cannot be cancelled."""
         self.is_begun = self.is_begun or self.future.set_running_or_notify_cancel()
         return self.is_begun
+
+    def note_loss(self, *, is_ready: bool, by_others: bool) -> None:
+        """One worker less."""
+        self.false_starts += not is_ready
+        self.kills += is_ready and by_others
+        self.failures += is_ready and not by_others
+
+    def is_given_up(self, attempts: int) -> bool:
+        """Whether it has had as many workers as it may have."""
+        too_many = self.failures >= attempts or self.kills >= KILLS_MAX
+        return too_many or self.false_starts >= FALSE_STARTS_MAX
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +93,8 @@ class _Slot:
     is_ready: bool = False
     ticket: Ticket | None = None
     deadline_ns: int | None = None
+    memory_kills: int = 0
+    """How many processes this machine had killed for want of memory when the job was given."""
 
 
 class Dispatcher:
@@ -197,7 +216,7 @@ class Dispatcher:
 
     def _give(self, slot: _Slot, ticket: Ticket) -> None:
         """Send a job, to a worker that may only be born later."""
-        slot.ticket = ticket
+        slot.ticket, slot.memory_kills = ticket, count_memory_kills()
         try:
             if slot.control is None:
                 self._start_worker(slot)
@@ -254,16 +273,15 @@ class Dispatcher:
         if ticket is not None:
             ticket.future.set_result(end)
 
-    def _lose(self, slot: _Slot, reason: str) -> None:
+    def _lose(self, slot: _Slot, reason: str, *, by_others: bool = False) -> None:
         """An attempt failed: give up the worker, and the job if it has cost enough of them."""
         ticket, slot.ticket = slot.ticket, None
         if ticket is not None:
-            ticket.failures += slot.is_ready
-            ticket.false_starts += not slot.is_ready
+            ticket.note_loss(is_ready=slot.is_ready, by_others=by_others)
         self._leave(slot)
         if ticket is None:
             return
-        if ticket.failures >= self._limits.attempts or ticket.false_starts >= FALSE_STARTS_MAX:
+        if ticket.is_given_up(self._limits.attempts):
             ticket.future.set_result(Lost(reason))
             return
         with self._lock:
@@ -300,7 +318,8 @@ class Dispatcher:
             if slot.token == ended.token:
                 self._drain(slot)
                 if slot.token == ended.token:
-                    self._lose(slot, describe_end(ended))
+                    by_others = was_killed_by_others(ended, memory_kills=slot.memory_kills)
+                    self._lose(slot, describe_end(ended), by_others=by_others)
 
     def _drain(self, slot: _Slot) -> None:
         """What a worker said before it ended still counts."""
@@ -317,7 +336,8 @@ class Dispatcher:
         for slot in self._slots:
             self._drain(slot)
             if slot.control is not None:
-                self._lose(slot, reason)
+                # No job runs in the prepared process, so none has ended it.
+                self._lose(slot, reason, by_others=True)
         self._forget(self._prepared.control)
         self._prepared.stop()
         self._prepared = None
@@ -354,13 +374,19 @@ class Dispatcher:
             self._poller.unregister(control)
 
 
+def was_killed_by_others(ended: Ended, *, memory_kills: int) -> bool:
+    """Whether a worker was killed, and not because memory ran out since its job was given."""
+    is_killed = os.waitstatus_to_exitcode(ended.wait_status) == -signal.SIGKILL
+    return is_killed and count_memory_kills() == memory_kills
+
+
 def describe_end(ended: Ended) -> str:
     """Why a worker is gone, for people."""
     if ended.failure:
         return f"no worker could be started: {ended.failure}"
     code = os.waitstatus_to_exitcode(ended.wait_status)
     if code == -signal.SIGKILL:
-        return "a worker was killed: perhaps this machine ran out of memory"
+        return "a worker was killed: by hand, or as this machine ran out of memory"
     if code < 0:
         return f"a worker ended with {_name_signal(-code)}"
     return f"a worker ended with status {code}"

@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 
 from nki_agent.base.errors import UsageError
+from nki_agent.base.seeds import require_seed
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.task.task import Scope
 from nki_agent.verify.kernel import Kernel
@@ -38,19 +40,22 @@ class Job:
     target: Target = DEFAULT_TARGET
     ask: Ask = Ask.VERDICT
     scope: Scope = Scope.PROOF
+    surface: Surface = Surface.NKI
     is_task_trusted: bool = True
     """Whether the task's file may run in the worker; else it gets a locked process of its own."""
     root_seed: int | None = None
     """None is a secret seed, drawn when the job runs; the verdict records it."""
 
     def __post_init__(self) -> None:
-        """UsageError for an id that no result file could hold."""
+        """UsageError for an id or a seed that no result file could hold."""
         try:
             self.id.encode()
         except UnicodeEncodeError as error:
             raise UsageError(f"the job id {self.id!a} is not text in UTF-8") from error
         if not self.id:
             raise UsageError("a job needs an id")
+        if self.root_seed is not None:
+            require_seed(self.root_seed)
 
 
 class Judged(msgspec.Struct, frozen=True, tag="judged"):

@@ -66,6 +66,7 @@ class KeyMaker:
             "ask": job.ask.value,
             "trusted": str(job.is_task_trusted),
             "scope": job.scope.value,
+            "surface": job.surface.value,
             "tool": nki_agent.__version__,
             "verdict": str(SCHEMA),
             "seed": SECRET if job.root_seed is None else str(job.root_seed),

@@ -31,6 +31,7 @@ from nki_agent.farm.wire import (
     Wish,
 )
 from nki_agent.farm.worker import live
+from nki_agent.sandbox.hangup import ended_at_hangup
 from nki_agent.sandbox.libc import open_process
 
 TEXT_CHARACTERS: Final = 2000
@@ -43,7 +44,8 @@ def main(arguments: str) -> None:  # pragma: no cover - in the prepared process
     control = _take_control()
     try:
         boot: Boot = msgspec.json.decode(arguments, type=Boot)
-        warm_up()
+        with ended_at_hangup(control):
+            warm_up()
     except Exception as error:  # noqa: BLE001 - whatever stops us is told to the caller
         failure = f"{type(error).__name__}: {error}"[:TEXT_CHARACTERS]
         _tell(control, Prepared(failure=failure))

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.farm.job import Ask, End, Job
 from nki_agent.sandbox.child import read_all
@@ -33,8 +34,8 @@ class FarmLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     job_seconds: float = 300.0
     """Wall time of one attempt; the worker is then killed. The slowest verdict takes a minute."""
-    attempts: int = 2
-    """Workers that a job may cost before it is `Lost`."""
+    attempts: int = 3
+    """Workers that a job may itself cost before it is `Lost`; those that others kill aside."""
     growth_bytes: int = 512 * MIB
     """Resident memory that a worker may gain over its birth; with more it is replaced."""
     address_bytes: int | None = None
@@ -95,6 +96,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     ask: Ask
     scope: Scope
+    surface: Surface
     root_seed: int | None
 
     @classmethod
@@ -108,6 +110,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
             target=job.target,
             ask=job.ask,
             scope=job.scope,
+            surface=job.surface,
             root_seed=job.root_seed,
         )
 

@@ -7,7 +7,6 @@ bad task. A task is loaded again when its file, or a module beside it, has chang
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 import socket
@@ -23,6 +22,8 @@ import msgspec
 
 from nki_agent.base.errors import MachineError, TaskError, UsageError
 from nki_agent.base.seeds import draw_root_seed
+from nki_agent.base.writing import SHORTAGES
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.farm.job import Ask, End, Faulted, Judged, Looked, Lost, Unusable
 from nki_agent.farm.key import read_task_tree
@@ -34,10 +35,6 @@ from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge
 
-SHORTAGES: Final = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO}
-)
-"""Errors of the operating system that are the machine's and not the task's."""
 TORCH_SHORTAGES: Final = ("can't allocate memory", "not enough memory")
 """PyTorch's own allocator raises a RuntimeError with one of these."""
 OUT_OF_MEMORY_SCORE: Final = b"500"
@@ -61,7 +58,7 @@ class Worker:
     def __init__(self, limits: FarmLimits) -> None:
         """Start nothing yet."""
         self._limits = limits
-        self._judges: dict[Target, Judge] = {}
+        self._judges: dict[tuple[Target, Surface], Judge] = {}
         self._tasks: OrderedDict[tuple[Path, bool], _Loaded] = OrderedDict()
         self._host: TaskHost | None = None
         """Where tasks that nobody has read are loaded; started by the first of them."""
@@ -84,10 +81,11 @@ class Worker:
 
     def _answer(self, order: Order) -> End:
         task = self.load(order.path, is_trusted=order.is_task_trusted)
-        judge = self._judges.get(order.target)
+        judge = self._judges.get((order.target, order.surface))
         if judge is None:
-            judge = self._judges[order.target] = Judge(
+            judge = self._judges[order.target, order.surface] = Judge(
                 target=order.target,
+                surface=order.surface,
                 allow_unsandboxed=self._limits.allow_unsandboxed,
                 limits=self._limits.trace,
             )

@@ -25,17 +25,25 @@ def choose_model(name: str, *, make_builtin: Callable[[], Model]) -> Model:
     Raises:
         UsageError: the name stands for no model of this version, or its script cannot be read.
     """
-    require_model_name(name)
     if name == BUILTIN:
         return make_builtin()
-    return ScriptedModel(read_script(Path(name.removeprefix(f"{SCRIPTED}/"))), name=name)
+    return ScriptedModel(read_script(_find_script(name)), name=name)
 
 
-def require_model_name(name: str) -> None:
-    """Refuse a name that stands for no model of this version, before anything is loaded for it."""
-    kind, _, rest = name.partition("/")
-    if name == BUILTIN or (kind == SCRIPTED and rest):
+def require_model(name: str) -> None:
+    """Refuse what `choose_model` would, before a task is loaded or a folder is made for it."""
+    if name == BUILTIN:
         return
+    script = _find_script(name)
+    if not script.is_fifo():  # a pipe can be read once only, by `choose_model`
+        read_script(script)
+
+
+def _find_script(name: str) -> Path:
+    """The script that a name stands for; UsageError where it stands for none."""
+    kind, _, rest = name.partition("/")
+    if kind == SCRIPTED and rest:
+        return Path(rest)
     if kind == SCRIPTED:
         raise UsageError(f"`--model {name}` names no file", hint="`--model scripted/FILE`")
     if kind in PROVIDERS:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from nki_agent.base.diagnostic import clean
 from nki_agent.bench.scores import FAST_THRESHOLDS, Scores
+from nki_agent.check.surface import Surface
+from nki_agent.evals.config import EvalConfig
 from nki_agent.evals.results import ALL, Group, Results
 from nki_agent.report.figures import (
     write_interval,
@@ -50,8 +52,9 @@ def write_head(results: Results) -> str:
         (
             f"- split `{config.split}`, {len(config.tasks)} tasks, {config.samples} attempts each,"
             f" {', '.join(t.value for t in config.targets)}, mode {config.mode.value},"
-            f" at most {config.limits.turns} turns"
+            f" at most {write_turns(config)} turns"
         ),
+        _write_surface(config.surface),
         f"- {done} of {results.num_wanted} attempts are made",
         (
             f"- suite {versions.suite} ({versions.suite_hash[:12]}), cost model"
@@ -61,7 +64,33 @@ def write_head(results: Results) -> str:
         "- latencies are modelled, not measured; speeds count only where the kernel is right at the"
         " perf shapes" + ("" if config.perf else ", which were not tried (`--perf`)"),
     ]
+    past = sorted({clean(a.task) for a in results.attempts if a.is_past_bound})
+    if past:
+        lines.append(
+            "- faster than their bound, which is an error of the bound or of the model, please"
+            f" report: {', '.join(f'`{task}`' for task in past)}"
+        )
     return "\n".join(lines)
+
+
+def write_turns(config: EvalConfig) -> str:
+    """`10`, or `15, 20, 25 (levels 1, 2, 3)`."""
+    found = sorted({config.limits_at(task.level).turns for task in config.tasks})
+    if len(found) <= 1:
+        return str(found[0] if found else config.limits.turns)
+    turns, levels = config.level_turns.values(), config.level_turns
+    return f"{', '.join(map(str, turns))} (levels {', '.join(map(str, levels))})"
+
+
+def _write_surface(surface: Surface) -> str:
+    match surface:
+        case Surface.NKI:
+            return "- surface `nki`: all of the language"
+        case Surface.ISA:
+            return (
+                "- surface `isa`: instructions of `nki.isa` at explicit addresses only; the"
+                " baseline's kernels are on the surface `nki`"
+            )
 
 
 def write_groups(groups: Sequence[Group]) -> str:

@@ -69,6 +69,20 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+_DECLARED_TASK: Final = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+SHAPES = {"dev": {"B": 2, "S": 5, "D": 8}}
+INPUTS = {name: "bfloat16[B, B, S, D]" for name in ("query", "key", "value")}
+OUTPUTS = {"y": "bfloat16[B, B, S, D]"}
+TOLERANCE = "B2"
+
+class Model(nn.Module):
+    def forward(self, query, key, value):
+        return F.scaled_dot_product_attention(query, key, value)
+"""
 
 
 def make_guest() -> Callable[[bytes], bytes]:
@@ -79,7 +93,7 @@ def make_guest() -> Callable[[bytes], bytes]:
 def warm_up() -> None:
     """Load a small task of each kind, so that whatever is imported late is there already."""
     with_torch = "torch" in sys.modules
-    for source in (_NUMPY_TASK, _TORCH_TASK) if with_torch else (_NUMPY_TASK,):
+    for source in (_NUMPY_TASK, *((_TORCH_TASK, _DECLARED_TASK) if with_torch else ())):
         request = LoadRequest(name="warm.py", source=source, modules={}, packages=())
         guest = TaskGuest()
         guest.answer(msgspec.msgpack.encode(request))
@@ -119,8 +133,7 @@ class TaskGuest:
                 self.task = load_task(FOLDER / asked.name, handed=handed)
                 return record_task(self.task)
             case DrawRequest():
-                scale = FamilyScale(factor=asked.factor, offset=asked.offset, slack=asked.slack)
-                drawn = self._shapes(asked.shapes).sampler.draw(asked.seed, scale)
+                drawn = self._shapes(asked.shapes).sampler.draw(asked.seed, asked.scale)
                 return ArraysReply(outputs={name: pack(array) for name, array in drawn.items()})
             case RunRequest():
                 return self._run(asked, self._shapes(asked.shapes))

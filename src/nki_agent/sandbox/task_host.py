@@ -62,7 +62,15 @@ Reply = TypeVar("Reply", TaskRecord, ArraysReply)
 ENTRY: Final = "nki_agent.sandbox.task_guest:make_guest"
 WARM_UP: Final = "nki_agent.sandbox.task_guest:warm_up"
 PRELOAD: Final = ("numpy", "numpy.random", "numpy.linalg", "ml_dtypes", "msgspec", "math")
-TORCH: Final = ("torch", "torch.nn", "torch.nn.functional")
+TORCH: Final = (
+    *("torch", "torch.nn", "torch.nn.functional"),
+    *("nki_agent.task.tensors", "nki_agent.task.torch_meta"),
+    *("nki_agent.task.torch_module", "nki_agent.task.torch_reference"),
+    "torch._dynamo",
+)
+"""With PyTorch. The last is imported by operations on `meta` when they first run."""
+OTHERS: Final = ("numpy.fft", "numpy.ma", "einops")
+"""What task files import, where it is installed; no other package is found."""
 GUESTS_MAX: Final = 24
 """Processes of tasks at a time; the one that was asked longest ago goes first."""
 ATTEMPTS: Final = 2
@@ -175,9 +183,15 @@ class TaskHost:
         return GuestHost(
             ENTRY,
             warm_up=WARM_UP,
-            preload=(*PRELOAD, *(TORCH if find_spec("torch") else ())),
+            preload=list_preload(),
             allow_unsandboxed=self._allow_unsandboxed,
         )
+
+
+def list_preload() -> tuple[str, ...]:
+    """Modules that task files of any form need, as far as they are installed."""
+    others = [name for name in OTHERS if find_spec(name)]
+    return (*PRELOAD, *(TORCH if find_spec("torch") else ()), *others)
 
 
 class TaskProcess:
@@ -362,9 +376,7 @@ class UntrustedSampler:
             DrawRequest(
                 shapes=self.record.name,
                 seed=seed,
-                factor=scale.factor,
-                offset=scale.offset,
-                slack=scale.slack,
+                scale=scale,
             ),
             num_elems=sum(math.prod(shape) for _, shape, _ in tensors),
         )

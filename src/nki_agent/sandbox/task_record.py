@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import astuple
 from typing import Final
 
 import msgspec
@@ -70,21 +71,13 @@ class OutputRecord(msgspec.Struct, frozen=True):
     is_constant: bool
 
 
-class ScaleRecord(msgspec.Struct, frozen=True):
-    """How a family changes the inputs."""
-
-    factor: float
-    offset: float
-    slack: float
-
-
 class ShapesRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One shape set."""
 
     name: str
     arguments: tuple[TensorRecord | StaticRecord, ...]
     outputs: tuple[OutputRecord, ...]
-    scales: dict[Family, ScaleRecord]
+    scales: dict[Family, FamilyScale]
     min_hbm_bytes: int
     matmul_flops: dict[DType, int]
     elementwise_elems: int
@@ -146,10 +139,7 @@ def make_shapes(record: ShapesRecord, *, reference: Reference, sampler: Sampler)
             elementwise_elems=record.elementwise_elems,
             reduction_depth=record.reduction_depth,
         ),
-        scales={
-            family: FamilyScale(factor=s.factor, offset=s.offset, slack=s.slack)
-            for family, s in record.scales.items()
-        },
+        scales=record.scales,
         reference=reference,
         sampler=sampler,
     )
@@ -162,7 +152,7 @@ def _record_shapes(shapes: ShapeSet) -> ShapesRecord:
         outputs=tuple(
             OutputRecord(o.name, o.shape, o.dtype, o.is_constant) for o in shapes.outputs
         ),
-        scales={f: ScaleRecord(s.factor, s.offset, s.slack) for f, s in shapes.scales.items()},
+        scales=dict(shapes.scales),
         min_hbm_bytes=shapes.work.min_hbm_bytes,
         matmul_flops=dict(shapes.work.matmul_flops_by_dtype),
         elementwise_elems=shapes.work.elementwise_elems,
@@ -214,8 +204,9 @@ def _require_sound_shapes(shapes: ShapesRecord) -> None:
     )
     _require(all(0 <= count <= COUNT_MAX for count in counts), "its work")
     for scale in shapes.scales.values():
-        numbers = (scale.factor, scale.offset, scale.slack)
-        _require(all(map(math.isfinite, numbers)) and scale.slack >= 1.0, "the scale of a family")
+        _require(
+            all(map(math.isfinite, astuple(scale))) and scale.slack >= 1.0, "the scale of a family"
+        )
 
 
 def _is_name(name: str) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from nki_agent.task.family import FamilyScale
 from nki_agent.task.reference import Precision
 
 Array = NDArray[Any]
@@ -56,9 +57,7 @@ class DrawRequest(msgspec.Struct, frozen=True, kw_only=True, tag="draw"):
 
     shapes: str
     seed: int
-    factor: float
-    offset: float
-    slack: float
+    scale: FamilyScale
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run"):

@@ -27,6 +27,7 @@ import msgspec
 from nki_agent.sandbox import child
 from nki_agent.sandbox import jail as layers
 from nki_agent.sandbox.guests import count_end, serve_guests
+from nki_agent.sandbox.hangup import ended_at_hangup
 from nki_agent.sandbox.jail import Jail
 from nki_agent.sandbox.libc import open_process
 from nki_agent.sandbox.outcome import Limits
@@ -56,7 +57,8 @@ def main(arguments: str) -> None:  # pragma: no cover - in the zygote
     control = _take_control()
     try:
         boot: Boot = msgspec.json.decode(arguments, type=Boot)
-        entry, jail = _warm_up(boot)
+        with ended_at_hangup(control):
+            entry, jail = _warm_up(boot)
     except Exception as error:  # noqa: BLE001 - whatever stops us is told to the trusted process
         failure = f"{type(error).__name__}: {error}"[:TEXT_BYTES]
         control.send(msgspec.msgpack.encode(Ready(failure=failure)))

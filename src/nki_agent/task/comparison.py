@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from nki_agent.isa.dtype import DType
 from nki_agent.task.cause import Case, Context
 from nki_agent.task.pattern import Pattern, guess_pattern
+from nki_agent.task.picture import draw_tile
 from nki_agent.task.region import name_tile
 from nki_agent.task.tolerance import (
     CODE_STEPS,
@@ -70,6 +71,8 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
     num_elems: int
     worst_row: tuple[int, ...] | None
     pattern: Pattern = Pattern()
+    picture: str = ""
+    """The tile around the worst element, in lines."""
 
     def __str__(self) -> str:
         """How many are wrong, and where the first and the worst one are."""
@@ -158,7 +161,11 @@ class _Finding:
                 dtype=dtype,
                 context=context,
             )
-            mismatch = msgspec.structs.replace(mismatch, pattern=guess_pattern(case))
+            mismatch = msgspec.structs.replace(
+                mismatch,
+                pattern=guess_pattern(case),
+                picture=draw_tile(errors.expected, errors.actual, off, at=mismatch.worst.index),
+            )
         return Comparison(
             right=self.bad is None,
             ratio=min(self.ratio, HUGE),

@@ -36,6 +36,7 @@ LENGTH_MAX: Final = 200
 """Characters of one declaration."""
 SHAPES, INPUTS, PARAMETERS, OUTPUTS = "SHAPES", "INPUTS", "PARAMETERS", "OUTPUTS"
 MATMUL_FLOPS, MIN_HBM_BYTES = "MATMUL_FLOPS", "MIN_HBM_BYTES"
+MATMUL_DTYPE = "MATMUL_DTYPE"
 DEV, PERF, ODD = "dev", "perf", "odd"
 NAMES: Final = (DEV, PERF, ODD)
 SIZE_MAX: Final = 2**31
@@ -164,7 +165,9 @@ class Declared:
     parameters: Mapping[str, Declaration]
     outputs: Mapping[str, Declaration]
     work: Mapping[str, str]
-    """Expressions in sizes that replace what a run counts: `MATMUL_FLOPS`, `MIN_HBM_BYTES`."""
+    """What replaces the counts of a run: `MATMUL_FLOPS` and `MIN_HBM_BYTES`, expressions in sizes,
+    and `MATMUL_DTYPE`, the format that the products can be made in.
+    """
 
     @property
     def sizes(self) -> Sizes:
@@ -191,7 +194,8 @@ def read_declared(user: UserFile) -> Declared | None:
                 f"{user.path.name} has {SHAPES}, but no {needed}",
                 hint=f'as in {needed} = {{"x": "bfloat16[M, N]"}}',
             )
-    work = {n: str(getattr(module, n)) for n in (MATMUL_FLOPS, MIN_HBM_BYTES) if hasattr(module, n)}
+    names = (MATMUL_FLOPS, MIN_HBM_BYTES, MATMUL_DTYPE)
+    work = {name: str(getattr(module, name)) for name in names if hasattr(module, name)}
     return Declared(
         shapes=_read_shapes(module, file=user.path.name),
         inputs=tensors[INPUTS],

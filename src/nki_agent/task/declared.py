@@ -27,6 +27,7 @@ from nki_agent.base.seeds import rng_for
 from nki_agent.isa.dtype import DType
 from nki_agent.task.binding import Binding, Call, make_unique
 from nki_agent.task.declaration import (
+    MATMUL_DTYPE,
     MATMUL_FLOPS,
     MIN_HBM_BYTES,
     OUTPUTS,
@@ -203,6 +204,13 @@ def _make_source(
     )
 
 
+def _read_dtype(name: str) -> DType:
+    try:
+        return DType(name)
+    except ValueError as error:
+        raise TaskError(f"{MATMUL_DTYPE} is `{name}`", hint=f"one of {', '.join(DType)}") from error
+
+
 def _replace_work(work: Work, declared: Declared, sizes: Sizes) -> Work:
     """What the file says of its least work in place of what a run counts.
 
@@ -213,6 +221,9 @@ def _replace_work(work: Work, declared: Declared, sizes: Sizes) -> Work:
     if flops is not None:
         dtypes = list(work.matmul_flops_by_dtype) or [DType.FLOAT32]
         work = replace(work, matmul_flops_by_dtype={dtypes[0]: Size(flops).value(sizes)})
+    dtype = declared.work.get(MATMUL_DTYPE)
+    if dtype is not None:
+        work = replace(work, matmul_flops_by_dtype={_read_dtype(dtype): work.matmul_flops})
     num_bytes = declared.work.get(MIN_HBM_BYTES)
     if num_bytes is not None:
         work = replace(work, min_hbm_bytes=Size(num_bytes).value(sizes))

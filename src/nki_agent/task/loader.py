@@ -50,7 +50,7 @@ from nki_agent.task.task import (
 from nki_agent.task.tolerance import ToleranceClass
 from nki_agent.task.userfile import read_user_file
 from nki_agent.task.values import has_torch_type
-from nki_agent.task.work import make_work
+from nki_agent.task.work import in_tolerated_formats, make_work
 
 
 def load_task(path: Path, *, name: str | None = None, handed: HandedFiles | None = None) -> Task:
@@ -154,6 +154,7 @@ def _make_task(
     odd: ShapeSet | None,
 ) -> Task:
     user = loading.user
+    dev = in_tolerated_formats(settled.shapes, settled.tolerance)
     return Task(
         id=task_id,
         source=user.source,
@@ -162,9 +163,9 @@ def _make_task(
         form=loading.kind,
         entry=loading.form.name,
         tolerance=settled.tolerance,
-        dev=settled.shapes,
-        perf=perf,
-        odd=odd,
+        dev=dev,
+        perf=dev if perf is settled.shapes else in_tolerated_formats(perf, settled.tolerance),
+        odd=odd and in_tolerated_formats(odd, settled.tolerance),
         notes=tuple(dict.fromkeys(settled.notes)),
     )
 

@@ -174,7 +174,11 @@ def _segments(rng: np.random.Generator, shape: Shape, bounds: tuple[int, ...]) -
 
 
 def _lengths(rng: np.random.Generator, shape: Shape, bounds: tuple[int, ...]) -> Array:
-    return rng.integers(1, bounds[0] + 1, shape)
+    """Two and two of them add up to high + 1, so that every trial asks for the same work."""
+    lengths = rng.integers(1, bounds[0] + 1, math.prod(shape))
+    half = lengths.size // 2
+    lengths[lengths.size - half :] = bounds[0] + 1 - lengths[:half]
+    return rng.permutation(lengths).reshape(shape)
 
 
 def _rotary(table: Callable[[Array], Array]) -> Draw:
@@ -238,7 +242,13 @@ _KINDS: Final = (
         num_bounds=1,
         about="rising from 0",
     ),
-    Kind(name="lengths", draw=_lengths, is_whole=True, num_bounds=1, about="1 to high"),
+    Kind(
+        name="lengths",
+        draw=_lengths,
+        is_whole=True,
+        num_bounds=1,
+        about="1 to high, in pairs that add up to high + 1",
+    ),
 )
 RECIPES: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 TABLES: Final = frozenset({"cosine", "sine"})

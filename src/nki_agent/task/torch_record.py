@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nki_agent.isa.dtype import find_dtype
 from nki_agent.task.record import Record, count
 from nki_agent.task.tensors import dtype_name
+from nki_agent.task.window import Window
 
 # fmt: off
 _MOVES = frozenset({
@@ -41,6 +42,8 @@ _SELECTS = frozenset({
     "neg", "relu", "sort", "topk", "tril", "triu", "where",
 })
 # fmt: on
+_LEADING_AXES = 2
+"""Batch and channels, in front of those that a convolution moves along."""
 _GATHERS = frozenset({"embedding", "gather", "index", "index_select"})
 # Operations whose sum runs over the last axis or over axes that their output keeps.
 _ROW_SUMS = frozenset({"_softmax", "_log_softmax", "cumsum", "logcumsumexp", "native_layer_norm"})
@@ -85,7 +88,11 @@ class TorchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         is_matmul = self._note_matmul(name, args, outputs)
         self._note_rounding(name, tensors, outputs)
         self._note_reads(
-            name, func, tensors, outputs, is_compute=not is_matmul and not _is_move(name)
+            name,
+            func,
+            tensors,
+            num_read=_count_read(name, args, outputs),
+            is_compute=not is_matmul and not _is_move(name),
         )
         self._note_depth(name, tensors, outputs)
         return result
@@ -123,8 +130,8 @@ class TorchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name: str,
         func: Any,
         tensors: list[torch.Tensor],
-        outputs: list[torch.Tensor],
         *,
+        num_read: int | None,
         is_compute: bool,
     ) -> None:
         touched = self.record.touched
@@ -139,8 +146,8 @@ class TorchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 count(self.record.written, argument, elems)
                 if name == "copy":
                     continue
-            if name in _GATHERS and index == 0:
-                elems = min(elems, sum(output.numel() for output in outputs))
+            if index == 0 and num_read is not None:
+                elems = min(elems, num_read)
             count(touched, argument, elems)
             if is_compute:
                 count(self.record.computed, argument, elems)
@@ -212,6 +219,16 @@ def _written(func: Any, tensors: list[torch.Tensor]) -> set[int]:
     return {0} if writes and tensors else set()
 
 
+def _count_read(name: str, args: Any, outputs: list[torch.Tensor]) -> int | None:
+    """Elements of its first operand that an operation needs; None where it needs them all."""
+    if name in _GATHERS:
+        return sum(output.numel() for output in outputs)
+    if name == "convolution" and not _is_transposed(args):
+        channels: int = math.prod(args[0].shape[:2])
+        return channels * _window_of(args, outputs[0]).count_read()
+    return None
+
+
 def _count_matmul(
     name: str, args: Any, outputs: list[torch.Tensor]
 ) -> tuple[tuple[torch.Tensor, ...], int, int] | None:
@@ -242,9 +259,30 @@ def _count_matmul(
 def _count_convolution(
     args: Any, output: torch.Tensor
 ) -> tuple[tuple[torch.Tensor, ...], int, int]:
-    data, weight, transposed = args[0], args[1], args[6]
-    if transposed:
-        macs = data.numel() * math.prod(weight.shape[1:])
+    data, weight = args[:2]
+    places = math.prod(weight.shape[:2]) * data.shape[0]
+    macs = places * _window_of(args, output).count_taps()
+    if _is_transposed(args):
         return (data, weight), max(1, macs // max(1, output.numel())), macs
-    depth = math.prod(weight.shape[1:])
-    return (data, weight), depth, output.numel() * depth
+    return (data, weight), math.prod(weight.shape[1:]), macs
+
+
+def _is_transposed(args: Any) -> bool:
+    return bool(args[6])
+
+
+def _window_of(args: Any, output: torch.Tensor) -> Window:
+    data, weight, _, stride, padding, dilation = args[:6]
+    small, large = (data, output) if _is_transposed(args) else (output, data)
+    axes = weight.dim() - _LEADING_AXES
+    stride, padding, dilation = (
+        tuple(value) * (axes if len(value) == 1 else 1) for value in (stride, padding, dilation)
+    )
+    return Window(
+        steps=small.shape[_LEADING_AXES:],
+        image=large.shape[_LEADING_AXES:],
+        kernel=weight.shape[_LEADING_AXES:],
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+    )

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nki_agent.isa.dtype import DType
 from nki_agent.task.record import Record, capped
-from nki_agent.task.task import Output, TensorArgument, Work
+from nki_agent.task.task import Output, ShapeSet, TensorArgument, Work
+from nki_agent.task.tolerance import ToleranceClass
 
 NARROW_BYTES = 2
 """Item size of the formats that the Tensor Engine takes in one pass."""
+
+PRECISE = frozenset(
+    {
+        *(ToleranceClass.EX, ToleranceClass.IX, ToleranceClass.F1),
+        *(ToleranceClass.F2, ToleranceClass.BM),
+    }
+)
+"""Classes whose float32 products must be right to more than the 11 bits of a 16-bit operand. In the
+others a kernel may multiply in 16 bits once and still be right, where sums or a residual even
+errors out.
+"""
+
+
+def in_tolerated_formats(shapes: ShapeSet, tolerance: ToleranceClass) -> ShapeSet:
+    """The same shapes, with float32 products in the shortest format that the class may forgive."""
+    if tolerance in PRECISE:
+        return shapes
+    flops: dict[DType, int] = {}
+    for dtype, number in shapes.work.matmul_flops_by_dtype.items():
+        kept = DType.FLOAT16 if dtype.itemsize > NARROW_BYTES else dtype
+        flops[kept] = flops.get(kept, 0) + number
+    return replace(shapes, work=replace(shapes.work, matmul_flops_by_dtype=flops))
 
 
 def make_work(

@@ -16,6 +16,7 @@ from nki_agent.base.catalogue import CATALOGUE
 from nki_agent.base.diagnostic import Diagnostic, Severity, bounded
 from nki_agent.base.errors import MachineError
 from nki_agent.check.source import check_source
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.memory.dependence import find_independent_results
 from nki_agent.memory.placement import Placement, place_program
@@ -29,6 +30,7 @@ from nki_agent.task.task import ShapeSet
 from nki_agent.verify.budget import check_work, elems_max
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.requests import check_results, find_misfit, make_request
+from nki_agent.verify.surface import check_surface
 from nki_agent.verify.verdict import Stage
 
 CHEAT_CODES = "NK9"
@@ -60,17 +62,22 @@ class CompileResult:
 
 
 def compile_kernel(
-    kernel: Kernel, shapes: ShapeSet, *, target: Target, sandbox: Sandbox
+    kernel: Kernel,
+    shapes: ShapeSet,
+    *,
+    target: Target,
+    sandbox: Sandbox,
+    surface: Surface = Surface.NKI,
 ) -> CompileResult:
     """Everything that can be said about a kernel before it sees data."""
-    result = _compile(kernel, shapes, target=target, sandbox=sandbox)
+    result = _compile(kernel, shapes, target=target, sandbox=sandbox, surface=surface)
     return replace(result, diagnostics=tuple(map(bounded, result.diagnostics)))
 
 
 def _compile(
-    kernel: Kernel, shapes: ShapeSet, *, target: Target, sandbox: Sandbox
+    kernel: Kernel, shapes: ShapeSet, *, target: Target, sandbox: Sandbox, surface: Surface
 ) -> CompileResult:
-    findings = list(_check(tuple(kernel.files.items()), kernel.main, target))
+    findings = list(_check(tuple(kernel.files.items()), kernel.main, target, surface))
     if errors_of(findings):
         return CompileResult(stage=_stage(findings, Stage.REFUSED), diagnostics=tuple(findings))
     request = make_request(kernel, shapes, target)
@@ -90,6 +97,8 @@ def _compile(
     if invalid:
         stage = _stage(invalid, Stage.UNTRACEABLE)
         return CompileResult(stage=stage, diagnostics=(*findings, *invalid))
+    if off := check_surface(program, surface):
+        return CompileResult(stage=Stage.REFUSED, diagnostics=(*findings, *off))
     placement, unfit = place_program(program, chip)
     work = check_work(program, elems_max=elems_max(shapes))
     unfit += () if work is None else (work,)
@@ -110,9 +119,11 @@ def _compile(
 
 
 @lru_cache(maxsize=CHECKED_MAX)
-def _check(files: tuple[tuple[str, str], ...], main: str, target: Target) -> tuple[Diagnostic, ...]:
+def _check(
+    files: tuple[tuple[str, str], ...], main: str, target: Target, surface: Surface
+) -> tuple[Diagnostic, ...]:
     """What the source alone says: the same at every shape set of a verdict."""
-    return tuple(check_source(dict(files), main, target=target))
+    return tuple(check_source(dict(files), main, target=target, surface=surface))
 
 
 def errors_of(findings: Iterable[Diagnostic]) -> list[Diagnostic]:

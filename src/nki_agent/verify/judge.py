@@ -18,7 +18,9 @@ from nki_agent.base.clock import Clock, SystemClock
 from nki_agent.base.diagnostic import Diagnostic, Severity, bounded, clean
 from nki_agent.base.errors import KernelError, MachineError
 from nki_agent.base.hashes import hash_bytes
+from nki_agent.base.seeds import require_seed
 from nki_agent.check.source import check_source
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.program.records import NO_TRIPS, Program, Trips
 from nki_agent.program.stored import encode_program
@@ -84,9 +86,11 @@ class Judge:
         allow_unsandboxed: bool = False,
         limits: Limits | None = None,
         clock: Clock | None = None,
+        surface: Surface = Surface.NKI,
     ) -> None:
         """Start the tracing process; MachineError where untrusted source cannot be run safely."""
         self.target = target
+        self.surface = surface
         self._clock = SystemClock() if clock is None else clock
         self._sandbox = Sandbox(
             TRACER,
@@ -115,11 +119,13 @@ class Judge:
 
     def check(self, kernel: Kernel) -> list[Diagnostic]:
         """Read the source only."""
-        return check_source(kernel.files, kernel.main, target=self.target)
+        return check_source(kernel.files, kernel.main, target=self.target, surface=self.surface)
 
     def compile(self, kernel: Kernel, shapes: ShapeSet) -> CompileResult:
         """Check, trace and lay out a kernel at one choice of a task's sizes."""
-        return compile_kernel(kernel, shapes, target=self.target, sandbox=self._sandbox)
+        return compile_kernel(
+            kernel, shapes, target=self.target, sandbox=self._sandbox, surface=self.surface
+        )
 
     def look(self, kernel: Kernel, shapes: ShapeSet) -> Look:
         """Compile a kernel and schedule it, without data."""
@@ -133,8 +139,10 @@ class Judge:
         Its speed is that at the perf shapes where the scope has them, else at the dev shapes.
 
         Raises:
+            UsageError: No verdict can hold the seed.
             MachineError: This machine ran out of memory; that says nothing about the kernel.
         """
+        require_seed(root_seed)
         try:
             return self._judge(kernel, task, root_seed, scope)
         except MemoryError as error:
@@ -142,7 +150,7 @@ class Judge:
 
     def _judge(self, kernel: Kernel, task: Task, root_seed: int, scope: Scope) -> Verdict:
         start_ns = self._clock.monotonic_ns()
-        verdict = _Draft(kernel, task, self.target, root_seed)
+        verdict = _Draft(kernel, task, self.target, root_seed, self.surface)
         claimed = task.dev if scope is Scope.PROOF else task.perf
         for shapes in task.shape_sets_in(scope):
             verdict.begin(shapes)
@@ -232,6 +240,7 @@ def _output_error(name: str, found: Comparison) -> OutputError:
         rel_l2=found.rel_l2,
         max_abs=found.max_abs,
         detail="" if found.right else found.detail,
+        picture="" if found.mismatch is None else found.mismatch.picture,
     )
 
 
@@ -256,7 +265,10 @@ def _wrong(trial: Trial, compared: Mapping[str, Comparison]) -> list[Diagnostic]
 class _Draft:
     """A verdict in the making."""
 
-    def __init__(self, kernel: Kernel, task: Task, target: Target, root_seed: int) -> None:
+    def __init__(
+        self, kernel: Kernel, task: Task, target: Target, root_seed: int, surface: Surface
+    ) -> None:
+        self._surface = surface
         self._kernel = kernel
         self._task = task
         self._target = target
@@ -317,6 +329,8 @@ class _Draft:
             ),
             root_seed=self._root_seed,
             tool_version=nki_agent.__version__,
+            task_notes=tuple(map(clean, self._task.notes)),
+            surface=self._surface,
             failed_at=self._name_shapes(),
             num_instructions=None if program is None else program.num_instructions,
             speed_shapes=None if speed is None else self._speed_shapes,

@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.check.surface import Surface
 
 SCHEMA = 3
 
@@ -34,6 +35,8 @@ class OutputError(msgspec.Struct, frozen=True, kw_only=True):
     rel_l2: float | None
     max_abs: float | None
     detail: str = ""
+    picture: str = ""
+    """The output's tile around the worst element, in lines, where it is wrong."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +74,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     hashes: Hashes
     root_seed: int
     tool_version: str
+    task_notes: tuple[str, ...] = ()
+    """What was decided while the task was loaded, as it could be wrong."""
+    surface: Surface = Surface.NKI
+    """What the kernel was allowed to use."""
     failed_at: str | None = None
     """The shapes at which it is not right, in words, where they are not those of the task's dev."""
     num_instructions: int | None = None

@@ -28,20 +28,14 @@ from nki_agent.bench.importers.messages import (
 )
 from nki_agent.sandbox.outcome import GIB, MIB, Limits, OutcomeKind
 from nki_agent.sandbox.pool import Sandbox
+from nki_agent.sandbox.task_host import list_preload
 
 ENTRY: Final = "nki_agent.bench.importers.jailed:answer"
 SECONDS: Final = 90
 """For one question; a task of the usual size takes one or two."""
 MEMORY_BYTES: Final = 4 * GIB
 RESULT_BYTES: Final = 64 * MIB
-TORCH: Final = (
-    *("torch", "nki_agent.task.torch_size", "nki_agent.task.tensors"),
-    *("nki_agent.task.torch_meta", "nki_agent.task.torch_reference"),
-    "torch._dynamo",
-)
-"""The last is imported by operations on `meta` when they first run, and needs many files."""
-OTHERS: Final = ("numpy.fft", "numpy.linalg", "numpy.ma", "numpy.random", "einops")
-"""What suites import, where it is installed; no other package is found."""
+TORCH_SIZE: Final = "nki_agent.task.torch_size"
 
 Wanted = TypeVar("Wanted", Measured, Proved, Collected)
 
@@ -101,7 +95,7 @@ class Foreign:
                 return Refused(reason=outcome.detail)
 
     def _start(self) -> Sandbox:
-        names = (*(TORCH if find_spec("torch") else ()), *OTHERS)
+        sizes = (TORCH_SIZE,) if find_spec("torch") else ()
         return Sandbox(
             ENTRY,
             limits=Limits(
@@ -110,7 +104,7 @@ class Foreign:
                 memory_bytes=MEMORY_BYTES,
                 result_bytes=RESULT_BYTES,
             ),
-            preload=[name for name in names if find_spec(name)],
+            preload=(*list_preload(), *sizes),
             allow_unsandboxed=self._allow_unsandboxed,
         )
 

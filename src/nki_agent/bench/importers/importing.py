@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text
 from nki_agent.base.jsonl import append_line, read_lines
+from nki_agent.base.writing import NewFolder, new_folder
 from nki_agent.bench.importers.draft import Draft
 from nki_agent.bench.importers.fitting import LIMIT_ELEMS, Fitted, fit
 from nki_agent.bench.importers.foreign import Foreign
@@ -67,7 +69,7 @@ def import_suite(wish: Wish, *, tell: Callable[[Step], None]) -> SuiteRecord:
     """Import, or go on with an import; `tell` hears of each task.
 
     Raises:
-        UsageError: there is nothing to import, or the folder is taken.
+        UsageError: there is nothing to import, or the folder is taken; nothing is left then.
     """
     listing = read_listing(wish.path)
     form = find_format(wish.form, listing)
@@ -80,7 +82,6 @@ def import_suite(wish: Wish, *, tell: Callable[[Step], None]) -> SuiteRecord:
     )
     if (wish.out / SUITE_FILE).exists():
         return _repeat(wish.out, source)
-    done = _open_journal(wish.out, source)
     with Foreign(allow_unsandboxed=wish.allow_unsandboxed) as foreign:
         drafts = list(_make_unique([*read_drafts(listing, form, foreign), *_unread(listing, form)]))
         if not drafts:
@@ -88,17 +89,21 @@ def import_suite(wish: Wish, *, tell: Callable[[Step], None]) -> SuiteRecord:
                 f"`{wish.path}` holds no task in the format {form.value}",
                 hint="name another format, or `auto`",
             )
-        rows = []
-        for number, draft in enumerate(drafts, 1):
-            row = done.get(draft.id)
-            if row is None:
-                row = _make_row(draft, source, wish.out, foreign)
-                append_line(wish.out / JOURNAL, row)
-            rows.append(row)
-            tell(Step(number=number, total=len(drafts), row=row, is_new=draft.id not in done))
-    record = SuiteRecord(source=source, task=tuple(rows))
-    _write_whole(wish.out / SUITE_FILE, write_toml(record))
-    (wish.out / JOURNAL).unlink()
+        with _open_folder(wish.out) as folder:
+            done = _open_journal(wish.out, source)
+            rows = []
+            for number, draft in enumerate(drafts, 1):
+                row = done.get(draft.id)
+                if row is None:
+                    row = _make_row(draft, source, wish.out, foreign)
+                    append_line(wish.out / JOURNAL, row)
+                # From here on the same command goes on where this one was stopped.
+                folder.is_kept = True
+                rows.append(row)
+                tell(Step(number=number, total=len(drafts), row=row, is_new=draft.id not in done))
+            record = SuiteRecord(source=source, task=tuple(rows))
+            _write_whole(wish.out / SUITE_FILE, write_toml(record))
+            (wish.out / JOURNAL).unlink()
     return record
 
 
@@ -110,17 +115,22 @@ def _repeat(out: Path, source: Source) -> SuiteRecord:
     return record
 
 
+@contextmanager
+def _open_folder(out: Path) -> Iterator[NewFolder]:
+    """The folder of a new import, or of one that goes on; a failed new one leaves nothing."""
+    if (out / JOURNAL).is_file():
+        folder = NewFolder(out)
+        folder.is_kept = True
+        yield folder
+        return
+    with new_folder(out, hint=OTHER_FOLDER) as folder:
+        yield folder
+
+
 def _open_journal(out: Path, source: Source) -> dict[str, TaskRow]:
     """The rows of an import that was stopped; the journal begins with what was asked for."""
     journal = out / JOURNAL
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        taken = [path.name for path in out.iterdir()]
-    except OSError as error:
-        raise UsageError(f"cannot write to `{out}`: {error.strerror}", hint=OTHER_FOLDER) from error
-    if JOURNAL not in taken:
-        if taken:
-            raise UsageError(f"`{out}` is not empty", hint=OTHER_FOLDER)
+    if not journal.exists():
         append_line(journal, source)
         (out / TASKS).mkdir()
         return {}

@@ -11,6 +11,9 @@ SHAPES = {
 INPUTS = {"left": "float32[M, M]", "right": "float32[M, N] weight"}
 OUTPUTS = {"y": "float32[M, N]"}
 TOLERANCE = "F2"
+# Half of the left matrix is read and multiplied.
+MATMUL_FLOPS = "M * (M + 1) * N"
+MIN_HBM_BYTES = "4 * (M * (M + 1) // 2 + 2 * M * N)"
 
 
 class Model(nn.Module):

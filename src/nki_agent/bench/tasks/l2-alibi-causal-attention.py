@@ -17,6 +17,8 @@ INPUTS = {
 }
 OUTPUTS = {"y": "float32[B, H, S, D]"}
 TOLERANCE = "F2"
+# A query needs the keys up to its own.
+MATMUL_FLOPS = "2 * B * H * D * S * (S + 1)"
 
 
 class Model(nn.Module):

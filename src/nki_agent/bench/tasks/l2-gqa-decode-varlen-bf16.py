@@ -20,6 +20,9 @@ INPUTS = {
 }
 OUTPUTS = {"y": "bfloat16[B, H, 1, D]"}
 TOLERANCE = "B2"
+# Lengths are drawn in pairs that add up to L + 1; only valid positions are read.
+MATMUL_FLOPS = "4 * H * D * (B // 2 * (L + 1))"
+MIN_HBM_BYTES = "4 * B * H * D + 4 * G * D * (B // 2 * (L + 1)) + 4 * B"
 
 
 class Model(nn.Module):

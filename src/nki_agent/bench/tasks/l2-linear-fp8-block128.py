@@ -18,6 +18,8 @@ PARAMETERS = {
 }
 OUTPUTS = {"y": "float32[M, N]"}
 TOLERANCE = "F2"
+# Scales belong to blocks of products: a kernel multiplies the 8-bit values.
+MATMUL_DTYPE = "float8_e4m3"
 BLOCK = 128
 
 

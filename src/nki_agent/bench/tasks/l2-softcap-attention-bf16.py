@@ -16,6 +16,8 @@ INPUTS = {
 }
 OUTPUTS = {"y": "bfloat16[B, H, S, D]"}
 TOLERANCE = "B2"
+# A query needs the keys up to its own.
+MATMUL_FLOPS = "2 * B * H * D * S * (S + 1)"
 CAP = 5.0
 
 

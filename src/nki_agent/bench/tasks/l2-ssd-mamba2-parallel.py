@@ -21,6 +21,8 @@ INPUTS = {
 PARAMETERS = {"decay": "float32[H] state_decay"}
 OUTPUTS = {"y": "float32[B, H, L, P]"}
 TOLERANCE = "F3"
+# Kept as a state [N, P] a head, which each position reads and adds to.
+MATMUL_FLOPS = "4 * B * H * L * N * P"
 
 
 def _decay_between(log_kept: torch.Tensor) -> torch.Tensor:

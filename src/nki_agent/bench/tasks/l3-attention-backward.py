@@ -24,6 +24,8 @@ OUTPUTS = {
     "grad_value": "float32[B, H, S, D]",
 }
 TOLERANCE = "F3"
+# A query needs the keys up to its own.
+MATMUL_FLOPS = "5 * B * H * D * S * (S + 1)"
 
 
 class Model(nn.Module):

@@ -26,6 +26,12 @@ OUTPUTS = {
     "click": "float32[B, 1]",
 }
 TOLERANCE = "F3"
+# Products of two vectors are symmetric, and so is what the layer makes of them: weights of a pair
+# can be added. Of the tables, four in five rows are read at least, since some are named twice.
+MATMUL_FLOPS = "2 * B * K * D + B * D * (N + 1) * (N + 2) + B * H * (2 * D + (N + 1) * (N + 2) + 2)"
+MIN_HBM_BYTES = (
+    "4 * (4 * N * V * D // 5 + B * (K + N + 1) + K * D + (D + (N + 1) * (N + 1) + 1) * H)"
+)
 PRODUCT_SCALE = 0.1
 
 

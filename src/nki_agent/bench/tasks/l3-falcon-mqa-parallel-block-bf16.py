@@ -30,6 +30,8 @@ PARAMETERS = {
 }
 OUTPUTS = {"y": "bfloat16[B, S, E]"}
 TOLERANCE = "B3"
+# A query needs the keys up to its own.
+MATMUL_FLOPS = "4 * B * S * E * ((H + 1) * D + M) + 2 * B * H * D * S * (S + 1)"
 
 
 def _parameter(*shape: int) -> nn.Parameter:

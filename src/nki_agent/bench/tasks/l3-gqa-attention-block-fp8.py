@@ -27,6 +27,8 @@ PARAMETERS = {
 }
 OUTPUTS = {"y": "float32[B, S, E]"}
 TOLERANCE = "Q2"
+# A query needs the keys up to its own.
+MATMUL_FLOPS = "4 * B * S * E * (H + G) * D + 2 * B * H * D * S * (S + 1)"
 EPS = 1e-6
 FP8_MAX = 240.0
 

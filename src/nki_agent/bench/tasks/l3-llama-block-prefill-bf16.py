@@ -31,6 +31,8 @@ PARAMETERS = {
 }
 OUTPUTS = {"y": "bfloat16[B, S, E]"}
 TOLERANCE = "B3"
+# A query needs the keys up to its own.
+MATMUL_FLOPS = "2 * B * S * E * (2 * (H + G) * D + 3 * M) + 2 * B * H * D * S * (S + 1)"
 EPS = 1e-6
 
 

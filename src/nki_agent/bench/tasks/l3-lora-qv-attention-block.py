@@ -23,6 +23,9 @@ PARAMETERS = {
 }
 OUTPUTS = {"y": "float32[B, S, E]"}
 TOLERANCE = "F3"
+# A query needs the keys up to its own.
+# Adapters may be added to the weights first, where they cost least.
+MATMUL_FLOPS = "8 * B * S * E * E + 2 * B * E * S * (S + 1)"
 ADAPTER_SCALE = 2.0
 
 

@@ -24,6 +24,8 @@ PARAMETERS = {
 }
 OUTPUTS = {"y": "float32[B, S, E]"}
 TOLERANCE = "F4"
+# Kept as a state [N, P] a head, which each token reads and adds to.
+MATMUL_FLOPS = "2 * B * S * E * (3 * H * P + 2 * N + H) + 4 * B * S * H * N * P"
 EPS = 1e-6
 
 

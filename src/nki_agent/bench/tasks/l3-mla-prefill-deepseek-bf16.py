@@ -29,6 +29,11 @@ PARAMETERS = {
 }
 OUTPUTS = {"y": "bfloat16[B, S, E]"}
 TOLERANCE = "B3"
+# A query needs the keys up to its own.
+MATMUL_FLOPS = (
+    "2 * B * S * (E * (H * (2 * D + R) + C + R) + 2 * C * H * D)"
+    " + B * H * S * (S + 1) * (2 * D + R)"
+)
 EPS = 1e-6
 
 

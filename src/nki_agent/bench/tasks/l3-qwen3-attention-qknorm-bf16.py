@@ -29,6 +29,8 @@ PARAMETERS = {
 }
 OUTPUTS = {"y": "bfloat16[B, S, E]"}
 TOLERANCE = "B3"
+# A query needs the keys up to its own.
+MATMUL_FLOPS = "4 * B * S * E * (H + G) * D + 2 * B * H * D * S * (S + 1)"
 EPS = 1e-6
 
 

@@ -25,6 +25,8 @@ PARAMETERS = {
 }
 OUTPUTS = {"y": "float32[B, S, E]"}
 TOLERANCE = "F4"
+# Kept as a state a head, which each token reads and adds to.
+MATMUL_FLOPS = "10 * B * S * E * E + 4 * B * S * E * (E // H)"
 EPS = 1e-6
 
 

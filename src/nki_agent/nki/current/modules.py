@@ -212,16 +212,34 @@ def installed(target: Target = DEFAULT_TARGET) -> Iterator[dict[str, ModuleType]
 
     Module code sees the sizes of `target`; a trace sees those of its own.
     """
-    modules = build_modules()
-    saved = {n: m for n, m in sys.modules.items() if n == "nki" or n.startswith("nki.")}
-    for name in saved:
-        del sys.modules[name]
+    modules = _STOCK.pop() if _STOCK else build_modules()
+    saved = _take_out()
     sys.modules.update(modules)
     before, STATE.target = STATE.target, target
     try:
         yield modules
     finally:
         STATE.target = before
-        for name in [n for n in sys.modules if n == "nki" or n.startswith("nki.")]:
-            del sys.modules[name]
+        _take_out()
         sys.modules.update(saved)
+
+
+_STOCK = [build_modules()]
+"""Made beforehand for the first trace: a forked process has but one, and would have to copy every
+page that holds one of the names."""
+
+
+def _take_out() -> dict[str, ModuleType]:
+    """Take `nki` and what is below it out of the loaded modules.
+
+    What is below it was loaded after it, so older modules are not looked at: in a forked process
+    that would copy the page of every one.
+    """
+    names: list[str] = []
+    if "nki" in sys.modules:
+        for name in reversed(sys.modules):
+            if name == "nki" or name.startswith("nki."):
+                names.append(name)
+            if name == "nki":
+                break
+    return {name: sys.modules.pop(name) for name in reversed(names)}

@@ -1,0 +1,241 @@
+"""Finds and plans attention: softmax(f(q k^T)) v with any elementwise f, one block at a time.
+
+Law: scores never leave SBUF. What lies between the product and the softmax is lowered as the
+epilogue of a product is; a mask by position that only cuts keys off shortens the block, so that
+keys that no query of it sees are not multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nki_agent.builtin.align import Walk, group_size, merge_axes
+from nki_agent.builtin.capture import Captured
+from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.matching import Attention
+from nki_agent.builtin.plan import AttentionPlan, Stored
+from nki_agent.builtin.products import (
+    MATRIX_RANK,
+    MatmulPlanner,
+    Matrices,
+    minor_stride,
+    product_dtype,
+)
+from nki_agent.builtin.stages import Group
+from nki_agent.builtin.tile_steps import (
+    Access,
+    Activate,
+    AffineSelect,
+    Kind,
+    Scalar,
+    Scale,
+    Size,
+    Step,
+    Tile,
+)
+from nki_agent.chip.spec import ChipSpec
+from nki_agent.isa.dtype import DType
+
+SCORES = "scores_block"
+"""The part of the scores that one product makes."""
+
+
+class AttentionPlanner(MatmulPlanner):
+    """Plans one attention: its scores are a product with an epilogue."""
+
+    def __init__(
+        self,
+        captured: Captured,
+        group: Group,
+        *,
+        buffers: Mapping[int, Stored],
+        chip: ChipSpec,
+    ) -> None:
+        """`group` is the whole attention."""
+        assert group.attention is not None
+        self.parts: Attention = group.attention
+        scores = replace(group, nodes=(self.parts.scores, *self.parts.between))
+        super().__init__(captured, scores, buffers=buffers, outputs=(), chip=chip)
+        self.out = captured.graph[self.parts.out]
+
+    def plan_attention(self) -> AttentionPlan:
+        """Plan the stage."""
+        q_id, k_id = self.node.inputs
+        v_id = self.out.inputs[1]
+        space = self._space(q_id, k_id, v_id)
+        levels, product, scores = self._between(space)
+        first, last = _bounds(levels[-1])
+        graphs = self.captured.graphs
+        return AttentionPlan(
+            title="attention",
+            batch=tuple(group_size(g, space.sizes) for g in space.batch),
+            q=self._operand(space, q_id),
+            k=self._operand(space, k_id),
+            v=self._operand(space, v_id),
+            out=self._result(space),
+            dtype=product_dtype(self.graph, self.node),
+            value_dtype=product_dtype(self.graph, self.out),
+            out_dtype=self.buffers[self.out.id].dtype,
+            queries=tuple(g[q_id].shape[-2] for g in graphs),
+            keys=tuple(g[k_id].shape[-1] for g in graphs),
+            depth=tuple(g[q_id].shape[-1] for g in graphs),
+            value_depth=tuple(g[v_id].shape[-1] for g in graphs),
+            product=product,
+            scores=scores,
+            levels=tuple(tuple(steps) for steps in levels),
+            first_key=first,
+            last_key=last,
+        )
+
+    # -- axes -------------------------------------------------------------------------------------
+    def _space(self, *operands: int) -> Matrices:
+        sizes = tuple(a.sizes for a in self.alignments)
+        walks = [self._lead(o) for o in operands] + [self._lead(self.out.id)]
+        walks += [self._walks(s, axes) for s, axes in self.operands.items()]
+        by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
+        fences = frozenset({-MATRIX_RANK, -1})
+        groups = merge_axes(self.alignments[0].order, sizes, by_set, fences=fences)
+        return Matrices(tuple(groups[:-2]), groups[-2], sizes)
+
+    def _lead(self, node_id: int) -> list[Walk]:
+        """How an operand or the result runs along the leading axes alone."""
+        found = []
+        for index, (graph, alignment) in enumerate(
+            zip(self.captured.graphs, self.alignments, strict=True)
+        ):
+            node = graph[node_id]
+            stored = self.buffers.get(node_id)
+            strides = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
+            offset = node.offset
+            if node_id == self.out.id and stored is not None and stored.strides is not None:
+                assert stored.offset is not None
+                strides = tuple(size[index] for size in stored.strides)
+                offset = stored.offset[index]
+            rank = len(node.shape)
+            walk: dict[int, int] = {}
+            for dim in range(rank - MATRIX_RANK):
+                axis = dim - rank
+                shared = node.shape[dim] == 1 and alignment.sizes.get(axis, 1) != 1
+                walk[axis] = 0 if shared else strides[dim]
+            found.append(Walk(walk, offset))
+        return found
+
+    def _operand(self, space: Matrices, node_id: int) -> Access:
+        minor = [minor_stride(self.captured, node_id, dim) for dim in (-2, -1)]
+        return space.access(self._name(node_id), self._lead(node_id), *minor, is_left=False)
+
+    def _result(self, space: Matrices) -> Access:
+        minor = [minor_stride(self.captured, self.out.id, dim) for dim in (-2, -1)]
+        name = self.buffers[self.out.id].name
+        return space.access(name, self._lead(self.out.id), *minor, is_left=False)
+
+    # -- between the product and the softmax ------------------------------------------------------
+    def _between(self, space: Matrices) -> tuple[list[list[Step]], Tile, Tile]:
+        lowering, product = self.start(space)
+        for node_id in self.group.nodes:
+            if node_id != self.node.id:
+                lowering.lower(self.graph[node_id])
+        made = lowering.settle(self.graph[self.parts.softmax].inputs[0], SCORES)
+        if made.kind is not Kind.FULL:
+            raise UnsupportedError(self.out.origin, "its scores do not depend on the queries")
+        scores = replace(made, name=SCORES, dtype=DType.FLOAT32)
+        levels = [list(steps) for steps in lowering.levels]
+        levels[-1] = [_renamed(_on_scalar(step), made, scores) for step in levels[-1]]
+        return levels, product, scores
+
+
+def fits(captured: Captured, attention: Attention, chip: ChipSpec) -> bool:
+    """Whether scores of one block of query rows, keys and values fit SBUF at every shape set."""
+    bank = chip.psum_bank_bytes // DType.FLOAT32.itemsize
+    for graph in captured.graphs:
+        scores, out = graph[attention.scores], graph[attention.out]
+        q, v = graph[scores.inputs[0]], graph[out.inputs[1]]
+        if any(not n.dtype.is_float for n in (q, v)) or out.shape[-1] > bank:
+            return False
+        lanes = chip.partitions
+        queries, keys = scores.shape[-2:]
+        turned = -(-q.shape[-1] // lanes) * (keys + queries) * q.dtype.itemsize
+        values = -(-keys // lanes) * out.shape[-1] * v.dtype.itemsize
+        # Scores and exponentials of the blocks that are under way.
+        working = 2 * keys * (DType.FLOAT32.itemsize + 2 * v.dtype.itemsize)
+        if queries <= lanes:
+            # Each block has keys of its own: those of the next are loaded meanwhile, and values
+            # stay until the block after the next.
+            turned, values = 2 * turned, 3 * values
+        if turned + values + working > chip.sbuf_usable_partition_bytes:
+            return False
+    return True
+
+
+def _on_scalar(step: Step) -> Step:
+    """Scaling on the Scalar Engine: the Vector Engine has the maxima and the transposes."""
+    match step:
+        case Scale(scalars=(Scalar(op="multiply", operand=scale),)) if step.data.in_psum:
+            return Activate(dst=step.dst, function="copy", data=step.data, scale=scale)
+        case _:
+            return step
+
+
+def _bounds(steps: Sequence[Step]) -> tuple[Size | None, Size | None]:
+    """The first and the last key that a row sees, relative to the row.
+
+    Only where choices by position are the last thing that happens to the scores.
+    """
+    first = last = None
+    for step in reversed(steps):
+        if not isinstance(step, AffineSelect) or max(step.value) > _FAR_BELOW:
+            break
+        bound = _bound_of(step)
+        if bound is None:
+            break
+        is_last, size = bound
+        if is_last and last is None:
+            last = size
+        elif not is_last and first is None:
+            first = size
+    return first, last
+
+
+_FAR_BELOW = -1e30
+"""Scores below it have no weight beside any other."""
+
+
+def _bound_of(step: AffineSelect) -> tuple[bool, Size] | None:
+    """(whether it is an upper bound, last or first visible key minus the row) of one choice."""
+    *batch, row, col = step.access.strides
+    ahead = all(r == 1 and c == -1 for r, c in zip(row, col, strict=True))
+    behind = all(r == -1 and c == 1 for r, c in zip(row, col, strict=True))
+    if any(any(s) for s in batch) or not (ahead or behind):
+        return None
+    op = step.op if ahead else _MIRRORED.get(step.op, "")
+    offset = step.access.offset if ahead else tuple(-n for n in step.access.offset)
+    match op:
+        case "greater_equal":
+            return True, offset
+        case "greater":
+            return True, tuple(n - 1 for n in offset)
+        case "less_equal":
+            return False, offset
+        case "less":
+            return False, tuple(n + 1 for n in offset)
+        case _:
+            return None
+
+
+_MIRRORED = {
+    "less": "greater",
+    "greater": "less",
+    "less_equal": "greater_equal",
+    "greater_equal": "less_equal",
+}
+
+
+def _renamed(step: Step, old: Tile, new: Tile) -> Step:
+    """The same step with one tile under another name."""
+    changes: dict[str, Any] = {
+        name: new for name in ("dst", "data", "first", "second", "other", "src", "predicate")
+        if getattr(step, name, None) == old
+    }  # fmt: skip
+    return replace(step, **changes) if changes else step

@@ -1,0 +1,108 @@
+"""Recognises attention in a graph: two products, a softmax between them, what changes the scores.
+
+Law: a node belongs to an attention only if nobody outside reads it, so that nothing is lost when
+its value never reaches HBM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nki_agent.builtin.align import align
+from nki_agent.builtin.graph import ELEMENTWISE, Graph, Node, Op, contiguous_strides
+
+Users = Mapping[int, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The parts of one attention, by node."""
+
+    scores: int
+    softmax: int
+    out: int
+    between: tuple[int, ...]
+    """Elementwise nodes that make the softmax's input from the scores."""
+    nodes: tuple[int, ...]
+    """All of them."""
+
+
+def find_attention(graph: Graph) -> list[Attention]:
+    """Every softmax(f(q k^T)) v whose inner values nobody else reads."""
+    users = graph.users()
+    products = [node for node in graph.nodes if node.op is Op.MATMUL and not node.loop]
+    found = (_match(graph, node, users) for node in products)
+    return [attention for attention in found if attention is not None]
+
+
+def _match(graph: Graph, out: Node, users: Users) -> Attention | None:
+    path: list[int] = [out.id]
+    weights = _inner(graph, out.inputs[0], users, path)
+    if weights is None or weights.op is not Op.SOFTMAX or weights.function != "softmax":
+        return None
+    if weights.shape != graph[out.inputs[0]].shape or out.shape[:-2] != weights.shape[:-2]:
+        return None
+    between = _between(graph, weights, users)
+    scores = [
+        graph[i]
+        for i in _products_of(graph, weights, between)
+        if set(users[i]) <= {weights.id, *between} and graph[i].shape == weights.shape
+    ]
+    for product in scores[:1]:
+        for chosen in (between, _made_from(graph, product, between)):
+            if align(graph, [product.id, *chosen], seed=product.id) is not None:
+                nodes = sorted({*path, weights.id, product.id, *chosen})
+                return Attention(
+                    product.id, weights.id, out.id, tuple(sorted(chosen)), tuple(nodes)
+                )
+    return None
+
+
+def _between(graph: Graph, softmax: Node, users: Users) -> list[int]:
+    """Elementwise nodes that only the softmax needs."""
+    inside = {softmax.id}
+    for node_id in range(softmax.id - 1, -1, -1):
+        node = graph[node_id]
+        if node.op in ELEMENTWISE and users[node_id] and set(users[node_id]) <= inside:
+            inside.add(node_id)
+    return sorted(inside - {softmax.id})
+
+
+def _products_of(graph: Graph, softmax: Node, between: Sequence[int]) -> list[int]:
+    """Products that they read, in graph order."""
+    read = {i for n in (softmax.id, *between) for i in graph[n].inputs}
+    return sorted(i for i in read if graph[i].op is Op.MATMUL)
+
+
+def _made_from(graph: Graph, product: Node, between: Sequence[int]) -> list[int]:
+    """Those of the nodes that depend on the product."""
+    inside = {product.id}
+    for node_id in between:
+        if any(i in inside for i in graph[node_id].inputs):
+            inside.add(node_id)
+    return sorted(inside - {product.id})
+
+
+def _inner(graph: Graph, node_id: int, users: Users, path: list[int]) -> Node | None:
+    """The node, through casts and views that keep its shape and have this one reader."""
+    node = graph[node_id]
+    while len(users[node.id]) == 1:
+        is_cast = node.op is Op.UNARY and node.function == "copy"
+        if not (is_cast or (node.op is Op.VIEW and _is_reshape(graph, node))):
+            return node
+        if is_cast:
+            path.append(node.id)
+        node = graph[node.inputs[0]]
+    return None
+
+
+def _is_reshape(graph: Graph, view: Node) -> bool:
+    """Whether a view only merges or splits leading axes."""
+    base = graph[view.inputs[0]]
+    return (
+        view.offset == 0
+        and view.strides == contiguous_strides(view.shape)
+        and view.shape[-2:] == base.shape[-2:]
+        and view.num_elems == base.num_elems
+    )

@@ -1,0 +1,148 @@
+"""Prints the ranking of rows: eight largest at a time, until enough are found.
+
+Rows longer than the search instructions take are cut; the best of each piece are ranked again,
+with their places beside them.
+"""
+
+from __future__ import annotations
+
+from nki_agent.builtin.picks import PIECE
+from nki_agent.builtin.plan import RankPlan
+from nki_agent.builtin.print_picks import Names, run_of_rows
+from nki_agent.builtin.text import Scope, Source
+
+RANK = '''def rank(values, places, data):
+    """Writes the largest elements of each row of data into values, in descending order.
+
+    What is found is overwritten in data.
+    """
+    count = values.shape[1]
+    for k0 in range(0, count, 8):
+        best = values[:, k0 : k0 + 8]
+        nisa.max8(dst=best, src=data)
+        if k0 + 8 == count:
+            nisa.nc_find_index8(dst=places[:, k0 : k0 + 8], data=data, vals=best)
+        else:
+            # One pass finds the places and clears them for the next eight.
+            nisa.nc_match_replace8(
+                dst=data, data=data, vals=best, imm=LOWEST, dst_idx=places[:, k0 : k0 + 8]
+            )
+'''
+EIGHT = 8
+"""Values that one search finds."""
+LOWEST = "LOWEST = -3.4028235e38  # below every value that is ranked"
+
+
+class RankPrinter:
+    """Prints one RankPlan into a function body."""
+
+    def __init__(self, plan: RankPlan, source: Source, scope: Scope) -> None:
+        self.plan = plan
+        self.source = source
+        self.names = Names(source, scope)
+
+    def print(self) -> None:
+        """The whole stage."""
+        plan, add = self.plan, self.source.add
+        some = plan.values or plan.places
+        assert some is not None
+        self.names.size("num_rows", plan.source.rows, plan.source)
+        self.names.size("num_cols", plan.source.cols, plan.source, from_last=True)
+        if all(n == 1 for n in plan.count):
+            add("num_kept = 1")
+        else:
+            self.names.size("num_kept", plan.count, some, from_last=True)
+        source = self.names.view(plan.source, "num_rows", "num_cols")
+        self.values = self.names.view(plan.values, "num_rows", "num_kept") if plan.values else ""
+        self.places = self.names.view(plan.places, "num_rows", "num_kept") if plan.places else ""
+        self.source.note("The search goes by eights, and takes rows of at least eight.")
+        add("count = (num_kept + 7) // 8 * 8")
+        if plan.rows_each is not None:
+            self._packed(source)
+            return
+        with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+            add("rows = min(PARTITIONS, num_rows - r0)")
+            self.names.tile("values", "(rows, count)", "float32")
+            self.names.tile("places", "(rows, count)", "uint32")
+            if max(plan.source.cols) > PIECE:
+                self._pieces(source)
+            else:
+                self._load(source, "num_cols", "")
+                add("rank(values, places, data)")
+            self._store()
+
+    def _packed(self, source: str) -> None:
+        """Short rows: several for each partition, ranked one after the other."""
+        plan, add, tile = self.plan, self.source.add, self.names.tile
+        blocks = f"row_blocks(num_rows, {plan.rows_each})"
+        with self.source.block(f"for start, rows, each in {blocks}:"):
+            is_short = min(plan.source.cols) < EIGHT
+            tile(
+                "data", f"(rows, each, {'max(num_cols, 8)' if is_short else 'num_cols'})", "float32"
+            )
+            if is_short:
+                add(f"nisa.memset(dst=data, value={'' if plan.is_descending else '-'}LOWEST)")
+            part = "data[:, :, :num_cols]" if is_short else "data"
+            add(f"nisa.dma_copy(dst={part}, src={run_of_rows(source, 'num_cols')})")
+            self._negate("data")
+            tile("values", "(rows, each, count)", "float32")
+            tile("places", "(rows, each, count)", "uint32")
+            with self.source.block("for e in range(each):"):
+                add("rank(values[:, e, :], places[:, e, :], data[:, e, :])")
+            if plan.values is not None:
+                self._negate("values")
+                target = run_of_rows(self.values, "num_kept")
+                add(f"nisa.dma_copy(dst={target}, src=values[:, :, :num_kept])")
+            if plan.places is not None:
+                target = run_of_rows(self.places, "num_kept")
+                add(f"nisa.dma_copy(dst={target}, src=places[:, :, :num_kept])")
+
+    def _negate(self, tile: str) -> None:
+        if not self.plan.is_descending:
+            self.source.add(
+                f"nisa.tensor_scalar(dst={tile}, data={tile}, op0=nl.multiply, operand0=-1.0)"
+            )
+
+    def _load(self, source: str, cols: str, start: str) -> None:
+        plan, add = self.plan, self.source.add
+        window = f"{start} : {start} + {cols}" if start else ":"
+        if min(plan.source.cols) < EIGHT:
+            self._load_wide(source, cols, window)
+        else:
+            self.names.tile("data", f"(rows, {cols})", "float32")
+            add(f"nisa.dma_copy(dst=data, src={source}[r0 : r0 + rows, {window}])")
+        self._negate("data")
+
+    def _load_wide(self, source: str, cols: str, window: str) -> None:
+        """Rows of fewer than eight are filled up."""
+        add = self.source.add
+        self.names.tile("data", f"(rows, max({cols}, 8))", "float32")
+        lowest = "LOWEST" if self.plan.is_descending else "-LOWEST"
+        add(f"nisa.memset(dst=data, value={lowest})")
+        add(f"nisa.dma_copy(dst=data[:, :{cols}], src={source}[r0 : r0 + rows, {window}])")
+
+    def _pieces(self, source: str) -> None:
+        """The best of each piece, then the best of those."""
+        add = self.source.add
+        add("pieces = (num_cols + PIECE - 1) // PIECE")
+        add("width = (num_cols + pieces - 1) // pieces")
+        self.names.tile("best_values", "(rows, pieces * count)", "float32")
+        self.names.tile("best_places", "(rows, pieces * count)", "uint32")
+        with self.source.block("for p in range(pieces):"):
+            add("cols = min(width, num_cols - p * width)")
+            self._load(source, "cols", "p * width")
+            add("found = best_places[:, p * count : (p + 1) * count]")
+            add("rank(best_values[:, p * count : (p + 1) * count], found, data)")
+            self.source.note("Places in the row, not in the piece.")
+            add("nisa.tensor_scalar(dst=found, data=found, op0=nl.add, operand0=float(p * width))")
+        self.names.tile("chosen", "(rows, count)", "uint32")
+        add("rank(values, chosen, best_values)")
+        add("nisa.nc_n_gather(dst=places, data=best_places, indices=chosen)")
+
+    def _store(self) -> None:
+        plan, add = self.plan, self.source.add
+        if plan.values is not None:
+            self._negate("values")
+            add(f"nisa.dma_copy(dst={self.values}[r0 : r0 + rows, :], src=values[:, :num_kept])")
+        if plan.places is not None:
+            add(f"nisa.dma_copy(dst={self.places}[r0 : r0 + rows, :], src=places[:, :num_kept])")

@@ -1,0 +1,78 @@
+"""Which tensors in HBM a stage reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nki_agent.builtin.plan import (
+    AttentionPlan,
+    BagPlan,
+    ByIndexPlan,
+    ConvolutionPlan,
+    MatmulPlan,
+    Matrix,
+    PickPlan,
+    PoolPlan,
+    RankPlan,
+    RowsPlan,
+    RunningPlan,
+    Stage,
+    TransposePlan,
+)
+from nki_agent.builtin.tile_steps import Load, Step, Store
+
+
+def stage_reads(stage: Stage) -> list[str]:
+    """In order of first use, the largest first."""
+    found: list[str]
+    match stage:
+        case RowsPlan():
+            loads = [s for s in stage.steps if isinstance(s, Load)]
+            found = [s.access.tensor for s in loads if s.dst.is_wide and any(s.access.strides[0])]
+            found += [s.access.tensor for s in loads]
+        case MatmulPlan():
+            found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels)]
+        case TransposePlan():
+            found = [stage.source.tensor]
+        case ConvolutionPlan():
+            found = [stage.x, stage.weight, *_loaded(stage.levels)]
+        case PoolPlan():
+            found = [stage.x]
+        case AttentionPlan():
+            found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded(stage.levels)]
+        case _:
+            found = [matrix.tensor for matrix in _read_by_index(stage)]
+    return list(dict.fromkeys(found))
+
+
+def _loaded(levels: Sequence[Sequence[Step]]) -> list[str]:
+    return [s.access.tensor for level in levels for s in level if isinstance(s, Load)]
+
+
+def _read_by_index(stage: ByIndexPlan) -> list[Matrix]:
+    match stage:
+        case PickPlan():
+            operands = (stage.table, stage.index, stage.rows)
+            return [m for m in operands if isinstance(m, Matrix)]
+        case RankPlan() | RunningPlan():
+            return [stage.source]
+        case BagPlan():
+            return [stage.table, stage.index, stage.weight]
+
+
+def stage_writes(stage: Stage) -> list[str]:
+    """In order of first use."""
+    found: list[str]
+    match stage:
+        case RowsPlan():
+            found = [s.access.tensor for s in stage.steps if isinstance(s, Store)]
+        case MatmulPlan() | ConvolutionPlan() | PoolPlan():
+            steps = [step for level in stage.levels for step in level]
+            found = [s.access.tensor for s in steps if isinstance(s, Store)]
+        case TransposePlan():
+            found = [stage.target.tensor]
+        case RankPlan():
+            found = [m.tensor for m in (stage.values, stage.places) if m is not None]
+        case _:
+            found = [stage.out.tensor]
+    return list(dict.fromkeys(found))

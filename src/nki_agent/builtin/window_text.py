@@ -1,0 +1,103 @@
+"""Helper functions that kernels with windows call, and arithmetic on positions as text.
+
+Law: what is 0 or a factor of 1 is not written.
+"""
+
+from __future__ import annotations
+
+from nki_agent.builtin.plan import ConvolutionPlan, Plan, PoolPlan, Span
+
+INSIDE = '''def inside(first, step, count, size):
+    """Which of the `count` positions first, first + step, ... lie in 0..size: from, to."""
+    begin = min(count, max(0, -(first // step)))
+    return begin, max(begin, min(count, (size - 1 - first) // step + 1))
+'''
+LOAD_MOVED = '''def load_moved(dst, image, top, left, step):
+    """dst[:, i, j] = image[:, top + i * step, left + j] wherever that is inside of the image."""
+    i0, i1 = inside(top, step, dst.shape[1], image.shape[1])
+    j0, j1 = inside(left, 1, dst.shape[2], image.shape[2])
+    if i0 < i1 and j0 < j1:
+        first, last = top + i0 * step, top + (i1 - 1) * step
+        nisa.dma_copy(
+            dst=dst[:, i0:i1, j0:j1], src=image[:, first : last + 1 : step, left + j0 : left + j1]
+        )
+'''
+LIST_STEPS = '''def list_steps(line_sums, column_taps, depth):
+    """For each phase of lines and of columns, the steps of its sum over channels and taps."""
+    phases = []
+    for sums in line_sums:
+        phases.append([])
+        for taps in column_taps:
+            steps = []
+            for c0 in range(0, depth, PARTITIONS):
+                for operand, count, row in sums:
+                    for j, column in taps:
+                        steps.append((c0, operand, count, row, j, column))
+            phases[-1].append(steps)
+    return phases
+'''
+POOL_AXIS = '''def pool_axis(tile, *, window, step, count, op, dtype, dilation=1):
+    """Reduces `count` windows along axis 2 of tile [P, A, N, B] to [P, A, count, B]."""
+    rows, before, size, after = tile.shape
+    free = before * size * after
+    windows = tile.ap(
+        pattern=[
+            [free, rows],
+            [size * after, before],
+            [step * after, count],
+            [1, after],
+            [dilation * after, window],
+        ]
+    )
+    pooled = nl.ndarray((rows, before, count, after), dtype=dtype, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=pooled, op=op, data=windows, axis=4)
+    return pooled
+'''
+PLANES, LINES, COLUMNS = range(3)
+
+
+def window_helpers(plan: Plan) -> list[str]:
+    """The helper functions that the convolutions and pools of a plan share."""
+    stages = [s for s in plan.stages if isinstance(s, ConvolutionPlan)]
+    pools = any(isinstance(s, PoolPlan) for s in plan.stages)
+    found = [INSIDE] if stages or pools else []
+    found += [LOAD_MOVED] if stages else []
+    found += [LIST_STEPS] if any(s.is_transposed for s in stages) else []
+    return found + ([POOL_AXIS] if pools else [])
+
+
+def is_inside(span: Span) -> bool:
+    """Whether no window reaches over either end."""
+    reach = (span.kernel - 1) * span.dilation - span.before
+    pairs = zip(span.num_in, span.num_out, strict=True)
+    return span.before <= 0 and all((o - 1) * span.stride + reach < n for n, o in pairs)
+
+
+def share_lines(span: Span, each: int) -> Span:
+    """How a window moves over lines of which `each` are made at a time."""
+    return Span(
+        num_in=span.num_in,
+        num_out=tuple(-(-n // each) for n in span.num_out),
+        kernel=span.kernel + each - 1,
+        stride=each,
+        dilation=1,
+        before=span.before,
+    )
+
+
+def plus(*terms: str) -> str:
+    """A sum as text, without what is 0."""
+    kept = [t for t in terms if t not in ("0", "-0")]
+    return " + ".join(kept).replace("+ -", "- ") or "0"
+
+
+def scaled(name: str, factor: int) -> str:
+    """`name * factor` as text, without a factor of 1."""
+    if name == "0" or factor == 1:
+        return name
+    return f"{name} * {factor}"
+
+
+def times(name: str, factor: str) -> str:
+    """`name * factor` as text, where both are names."""
+    return "0" if name == "0" else f"{name} * {factor}"

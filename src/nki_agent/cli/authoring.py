@@ -1,0 +1,32 @@
+"""Who may write a kernel on which surface, and in how many turns."""
+
+from __future__ import annotations
+
+from nki_agent.agent.episode import LEVEL_TURNS, Limits, Mode, find_turns
+from nki_agent.base.errors import UsageError
+from nki_agent.check.surface import Surface
+from nki_agent.llm.choose import BUILTIN
+
+
+def require_author(model: str, surface: Surface) -> None:
+    """Refuse an author that does not write the surface, before a run begins."""
+    if model == BUILTIN and surface is not Surface.NKI:
+        raise UsageError(
+            f"the built-in author does not write the surface `{surface.value}`: it leaves places to"
+            " the compiler",
+            hint=f"use another `--model`, or `--surface {Surface.NKI.value}`",
+        )
+
+
+def choose_limits(turns: int | None, *, mode: Mode, surface: Surface) -> Limits:
+    """The limits of an episode for a task without a level."""
+    if mode is Mode.SINGLE_SHOT:
+        return Limits(turns=1)
+    return Limits(turns=find_turns(surface) if turns is None else turns)
+
+
+def choose_level_turns(turns: int | None, *, mode: Mode, surface: Surface) -> dict[str, int]:
+    """Model calls by level of the task; empty where all levels have the same."""
+    if turns is not None or mode is Mode.SINGLE_SHOT:
+        return {}
+    return {str(level): number for level, number in LEVEL_TURNS[surface].items()}
