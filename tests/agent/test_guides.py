@@ -8,6 +8,7 @@ import pytest
 
 from nki_agent.agent.cards import find_guides, look_up
 from nki_agent.agent.loop import find_kernel
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.task.loader import load_task
 from nki_agent.verify.judge import Judge
@@ -92,3 +93,10 @@ def test_pattern_is_right(name: str, tmp_path: Path, judge: Judge) -> None:
 )
 def test_words_find_the_pattern(query: str, title: str) -> None:
     assert title in look_up(query, target=Target.TRN2)
+
+
+def test_surface_of_instructions_is_shown_no_kernel_that_leaves_places_out() -> None:
+    text = look_up("softmax of rows", target=Target.TRN2, surface=Surface.ISA)
+    assert "nl.ndarray(" not in text
+    faster = look_up("make it faster", target=Target.TRN2, surface=Surface.ISA)
+    assert "# Guide: make a right kernel faster" in faster

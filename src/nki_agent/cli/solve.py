@@ -201,16 +201,17 @@ def solve(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
+    require_words(words, task, model=model)
     require_model(model)
     require_author(model, surface)
     clock, author = SystemClock(), None
-    if words is not None or task is None:
-        require_words(words, task, model=model)
+    if words is not None:
         author = choose_model(model, make_builtin=_never)
-        task = describe(words or "", author, runs=runs, clock=clock, accepts=yes)
+        task = describe(words, author, runs=runs, clock=clock, accepts=yes)
         if task is None:
             return ExitCode.NOT_RIGHT
         untrusted_task = True  # a person has seen it, and still it is a model's code
+    assert task is not None
     if untrusted_task and model == BUILTIN:
         raise UsageError(
             "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
