@@ -18,6 +18,15 @@ def require_author(model: str, surface: Surface) -> None:
         )
 
 
+def require_readable(model: str, *, untrusted_task: bool) -> None:
+    """Refuse the built-in author for a task that nobody has read."""
+    if untrusted_task and model == BUILTIN:
+        raise UsageError(
+            "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
+            hint="read the file and leave the option out, or use another `--model`",
+        )
+
+
 def choose_limits(turns: int | None, *, mode: Mode, surface: Surface) -> Limits:
     """The limits of an episode for a task without a level."""
     if mode is Mode.SINGLE_SHOT:

@@ -15,6 +15,7 @@ from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.check.fixing import fix_source
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.authoring import require_readable
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.improving import (
     BY_EDITS,
@@ -67,11 +68,7 @@ def improve_kernel(
 ) -> ExitCode:
     """Read what is given, judge the kernel, and let a model work on it."""
     require_model(model)
-    if untrusted_task and model == BUILTIN:
-        raise UsageError(
-            "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
-            hint="read the file and leave the option out, or use another `--model`",
-        )
+    require_readable(model, untrusted_task=untrusted_task)
     chosen, source = read_target(target), read_kernel(kernel)
     require_one_file(source, kernel)
     loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)

@@ -22,13 +22,12 @@ from nki_agent.agent.prompt import Prompt, make_prompt
 from nki_agent.agent.tools import Toolbox
 from nki_agent.agent.trajectory import Started, Trajectory
 from nki_agent.base.clock import Clock, SystemClock
-from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
-from nki_agent.cli.authoring import choose_limits, require_author
+from nki_agent.cli.authoring import choose_limits, require_author, require_readable
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.conversation import Conversation
 from nki_agent.cli.describing import describe, require_words
@@ -212,11 +211,7 @@ def solve(
             return ExitCode.NOT_RIGHT
         untrusted_task = True  # a person has seen it, and still it is a model's code
     assert task is not None
-    if untrusted_task and model == BUILTIN:
-        raise UsageError(
-            "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
-            hint="read the file and leave the option out, or use another `--model`",
-        )
+    require_readable(model, untrusted_task=untrusted_task)
     source = read_text(task, what="task")
     config = SolveConfig(
         task=printable(task),
