@@ -26,12 +26,25 @@ ALLOWED_ROOMS = {
     "asyncio.open_connection": {"device", "farm", "serve", "mcp"},
     "asyncio.start_server": {"device", "farm", "serve", "mcp"},
     "http.server": {"llm", "device", "farm", "serve", "mcp"},
+    "mcp": {"mcp"},
+    "mcp_types": {"mcp"},
+    "uvicorn": {"mcp", "serve"},
     "ray": {"farm"},
     "socket": {"sandbox", "device", "farm", "serve", "mcp"},
     "socketserver": {"device", "farm", "serve", "mcp"},
 }
 # Nothing that a start-up must pay for, or that a sandboxed process must not hold.
-HEAVY = ("torch", "inspect_ai", "anthropic", "openai", "matplotlib", "numba", "ray", "transformers")
+HEAVY = (
+    "torch",
+    "inspect_ai",
+    "anthropic",
+    "openai",
+    "matplotlib",
+    "numba",
+    "ray",
+    "transformers",
+    "mcp",
+)
 
 
 @pytest.mark.parametrize("package", sorted(ALLOWED_ROOMS))

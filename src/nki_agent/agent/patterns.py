@@ -1,6 +1,7 @@
-"""Worked patterns: bodies of small kernels that are right, by the codes that they answer.
+"""Worked patterns and guides: small kernels that are right, by the codes that they answer.
 
-Law: the texts are in `patterns/`; every limit in them comes from `chip`, and a test judges each.
+Law: the texts are in `patterns/`; every limit in a kernel comes from `chip`, and a test judges each
+kernel. A guide is the same without a kernel.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from string import Template
+from textwrap import indent
 
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.isa.dtype import DType
 
 _FORM = re.compile(
-    r"# (?P<title>[^\n]+)\n\n- codes: (?P<codes>[^\n]+)\n- inputs: (?P<inputs>[^\n]+)\n"
-    r"- computes: (?P<computes>[^\n]+)\n\n```python\n(?P<body>.*)```\n",
+    r"# (?P<title>[^\n]+)\n\n(?:- codes: (?P<codes>[^\n]+)\n)?(?:- inputs: (?P<inputs>[^\n]+)\n"
+    r"- computes: (?P<computes>[^\n]+)\n\n)?(?P<about>.*?)(?:```python\n(?P<body>.*)```\n)?",
     re.DOTALL,
 )
+HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n@nki.jit\n"
 _INPUT = re.compile(r"(\w+) \w+\[[\d, ]+\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """One pattern: what it shows, for which codes, and the body of its kernel."""
+    """One pattern: what it shows, for which codes, and the body of its kernel, if it has one."""
 
     name: str
     title: str
@@ -32,6 +35,8 @@ class Pattern:
     inputs: str
     """`x float32[300, 64], …`: what the body was tried with."""
     computes: str
+    about: str
+    """Sentences on it, in Markdown."""
     body: str
 
     @property
@@ -39,10 +44,19 @@ class Pattern:
         """Names of the kernel's arguments."""
         return tuple(_INPUT.findall(self.inputs))
 
+    @property
+    def kernel(self) -> str:
+        """The whole kernel file."""
+        call = f"def kernel({', '.join(self.arguments)}):\n"
+        return f"{HEAD}{call}{indent(self.body, '    ')}"
+
     def __str__(self) -> str:
-        """For a model to read."""
+        """For a model to read, in few words."""
+        if not self.body:
+            return f"Guide: {self.title}\n{self.about}"
         head = f"Worked pattern: {self.title} (`kernel({', '.join(self.arguments)})`, body)"
-        return f"{head}\n```python\n{self.body}```"
+        about = f"{self.about}\n" if self.about else ""
+        return f"{head}\n{about}```python\n{self.body}```"
 
 
 @cache
@@ -59,14 +73,17 @@ def make_patterns(target: Target) -> tuple[Pattern, ...]:
     for path in sorted(folder.iterdir(), key=lambda path: path.name):
         form = _FORM.fullmatch(path.read_text(encoding="utf-8"))
         assert form, path.name
-        title, body = (Template(form[part]).substitute(limits) for part in ("title", "body"))
+        title, about, body = (
+            Template(form[part] or "").substitute(limits) for part in ("title", "about", "body")
+        )
         found.append(
             Pattern(
                 name=path.name.removesuffix(".md"),
                 title=title,
-                codes=tuple(form["codes"].split(", ")),
-                inputs=form["inputs"],
-                computes=form["computes"],
+                codes=tuple(form["codes"].split(", ")) if form["codes"] else (),
+                inputs=form["inputs"] or "",
+                computes=form["computes"] or "",
+                about=about.strip(),
                 body=body,
             )
         )

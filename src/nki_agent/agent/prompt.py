@@ -79,14 +79,7 @@ def make_prompt(
 ) -> Prompt:
     """The prompt of one task on one target, with the tools that are offered."""
     working = _write_working(mode, limits, ablation.tools).strip()
-    user = _fill(
-        "task.md",
-        id=task.id,
-        source=hide_odd(task.source).strip(),
-        sizes=_write_sizes(task),
-        arguments="\n".join(f"- {_write_argument(a)}" for a in task.arguments),
-        outputs="\n".join(f"- {_write_output(o, task)}" for o in task.outputs),
-    )
+    user = _write_task(task)
     version = read_versions().version
     match ablation.prompt:
         case PromptKind.RANK_AWARE:
@@ -95,6 +88,18 @@ def make_prompt(
         case PromptKind.PLAIN:
             system = _write_plain(target=target, surface=surface, working=working)
             return Prompt(mode=mode, system=system, user=user, version=version)
+
+
+def write_brief(task: Task, *, target: Target, surface: Surface = Surface.NKI) -> str:
+    """The task, and how its tensors lie on the target, for an agent with a prompt of its own."""
+    chip = load_chip(target)
+    parts = [_write_task(task).strip(), f"# Layout on {target.value}", *write_plan(task, chip)]
+    match surface:
+        case Surface.NKI:
+            pass
+        case Surface.ISA:
+            parts += ["", "# The form of the kernel", _write_example(surface, chip)]
+    return "\n".join(parts) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +178,17 @@ def _write_plain(*, target: Target, surface: Surface, working: str) -> str:
         case Surface.ISA:
             asked = f"\n{_write_example(surface, load_chip(target))}\n"
     return _fill("plain.md", working=working, target=target.value, surface=asked)
+
+
+def _write_task(task: Task) -> str:
+    return _fill(
+        "task.md",
+        id=task.id,
+        source=hide_odd(task.source).strip(),
+        sizes=_write_sizes(task),
+        arguments="\n".join(f"- {_write_argument(a)}" for a in task.arguments),
+        outputs="\n".join(f"- {_write_output(o, task)}" for o in task.outputs),
+    )
 
 
 def _write_sizes(task: Task) -> str:

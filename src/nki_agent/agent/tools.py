@@ -28,6 +28,7 @@ from nki_agent.agent.brief import sum_up
 from nki_agent.agent.cards import look_up
 from nki_agent.agent.fixes import find_fix
 from nki_agent.agent.judging import Judging
+from nki_agent.agent.library import Library
 from nki_agent.agent.outlines import write_outline
 from nki_agent.agent.repeats import Repeats, name_kernel
 from nki_agent.agent.tool_specs import (
@@ -82,6 +83,18 @@ class Shown:
         return LADDER.index(self.stage), speed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelf:
+    """What a model may read beside our own cards."""
+
+    archive: Archive | None = None
+    docs: Library | None = None
+    """The user's own documentation."""
+
+
+NOTHING = Shelf()
+
+
 class Toolbox:
     """The tools for one task, and the drafts that went through them."""
 
@@ -92,7 +105,7 @@ class Toolbox:
         target: Target,
         root_seed: int,
         tools: Sequence[Tool] = ALL_TOOLS,
-        archive: Archive | None = None,
+        shelf: Shelf = NOTHING,
         surface: Surface = Surface.NKI,
     ) -> None:
         """Let `judging` judge drafts; every seed comes from `root_seed`.
@@ -105,11 +118,11 @@ class Toolbox:
         self._judging = judging
         self._target = target
         self._root_seed = root_seed
-        self._archive = archive
+        self._shelf = shelf
         self._shown: list[Shown] = []
         self._judgements = 0
         self._repeats = Repeats()
-        self._tools = tuple(t for t in tools if t is not Tool.FIND or archive)
+        self._tools = tuple(t for t in tools if t is not Tool.FIND or shelf.archive)
         every: Mapping[Tool, Callable[[Json], Awaitable[Answer]]] = {
             Tool.COMPILE: self._compile,
             Tool.VERIFY: self._verify,
@@ -290,13 +303,13 @@ class Toolbox:
 
     async def _look_up(self, arguments: Json) -> Answer:
         query = msgspec.convert(arguments, QueryArguments).query
-        found = look_up(query, target=self._target, surface=self._surface)
+        found = look_up(query, target=self._target, surface=self._surface, docs=self._shelf.docs)
         return Answer(text=f"{found}\n{NEXT_KERNEL}")
 
     async def _find(self, arguments: Json) -> Answer:
-        assert self._archive is not None
+        assert self._shelf.archive is not None
         query = msgspec.convert(arguments, QueryArguments).query
-        return Answer(text=_write_kept(query, self._archive.find(query)))
+        return Answer(text=_write_kept(query, self._shelf.archive.find(query)))
 
     async def _submit(self, arguments: Json) -> Answer:
         source = self._find_source(arguments)

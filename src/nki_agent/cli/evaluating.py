@@ -26,6 +26,7 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.authoring import (
     choose_level_turns,
+    choose_seed,
     require_author,
 )
 from nki_agent.cli.command import ExitCode, guard
@@ -45,7 +46,6 @@ from nki_agent.cli.inputs import (
 )
 from nki_agent.cli.outcome import paint_stage
 from nki_agent.cli.screen import say, show, show_json
-from nki_agent.cli.solve import choose_seed
 from nki_agent.cli.spending import Spending, require_price, takes_spending
 from nki_agent.evals.attempts import AttemptLog
 from nki_agent.evals.config import EvalConfig, TaskRef, Versions

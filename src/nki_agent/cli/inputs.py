@@ -31,6 +31,7 @@ SHAPES_HELP = "At which of the task's shapes, `dev` or `perf`; the first if left
 PROMPT_HELP = "`rank-aware`, or `plain`: no ranks, limits, plan or instructions."
 TOOLS_HELP = "`all`, `none`, or some: `compile,verify`. Left out: all, in a loop."
 ARCHIVE_HELP = "Runs whose right kernels `find_kernels` shows; those beside this one if left out."
+CONVERSATION_HELP = "Show all that is said as it happens, and each kernel as a change of the last."
 SURFACE_HELP = "What a kernel may use: all of NKI, or `nki.isa` alone at explicit addresses."
 UNTRUSTED_HELP = "Load the task file in a sandbox: for a file that nobody has read."
 SEED_HELP = "Root seed; drawn if left out."

@@ -18,7 +18,7 @@ from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import JSON_HELP, read_text
 from nki_agent.cli.screen import say
 from nki_agent.cli.solve import conclude
-from nki_agent.cli.solving import SCHEMA, SolveConfig, carry_out, open_models
+from nki_agent.cli.solving import SCHEMA, Showing, SolveConfig, carry_out
 from nki_agent.cli.spending import (
     BudgetDollars,
     BudgetTokens,
@@ -30,6 +30,7 @@ from nki_agent.cli.spending import (
     require_price,
 )
 from nki_agent.evals.spent import read_spent
+from nki_agent.llm.choose import ModelSource
 from nki_agent.llm.meter import Purse
 
 
@@ -66,8 +67,9 @@ def resume(
         say(f"going on after {tokens} tokens")
         clock, purse = SystemClock(), Purse(budget, usd=usd, tokens=tokens)
         task = find_task(config, folder)
-        with open_models(config, clock=clock, purse=purse) as models:
-            episodes, summary = carry_out(task, config, folder, models=models, clock=clock)
+        with ModelSource(config.model, tariff=tariff, purse=purse, clock=clock) as models:
+            how = Showing(models=models, clock=clock)
+            episodes, summary = carry_out(task, config, folder, how)
     return conclude(episodes, folder, config, summary=summary, as_json=as_json)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import indent
@@ -16,18 +15,19 @@ from nki_agent.agent.archive import hash_archive, read_archive
 from nki_agent.agent.best_of import Sample, choose_best, list_samples, sum_up_episodes
 from nki_agent.agent.episode import End, Episode, Mode
 from nki_agent.agent.folder import RunFolder, make_run_folder
+from nki_agent.agent.library import hash_docs
 from nki_agent.agent.past import STOPPED, hold
 from nki_agent.agent.prompt import read_versions
 from nki_agent.base.clock import SystemClock
-from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash
-from nki_agent.base.seeds import draw_root_seed
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
-from nki_agent.cli.authoring import require_author
+from nki_agent.cli.authoring import choose_seed, require_author, require_readable
 from nki_agent.cli.command import ExitCode, make_app
+from nki_agent.cli.describing import describe, require_words
 from nki_agent.cli.inputs import (
     ARCHIVE_HELP,
+    CONVERSATION_HELP,
     JSON_HELP,
     PROMPT_HELP,
     SURFACE_HELP,
@@ -42,15 +42,19 @@ from nki_agent.cli.inputs import (
     read_text,
     require_dialect,
 )
-from nki_agent.cli.outcome import INDENT, exit_code_of, write_next, write_outcome
+from nki_agent.cli.outcome import INDENT, exit_code_of_episode, write_next, write_outcome
 from nki_agent.cli.screen import show, show_json
-from nki_agent.cli.solving import SolveConfig, carry_out, open_models
+from nki_agent.cli.solving import Showing, SolveConfig, carry_out, keeping_errors
 from nki_agent.cli.spending import Spending, takes_spending, write_usd
 from nki_agent.cost.summary import Summary
-from nki_agent.llm.choose import BUILTIN, MODEL_HELP, require_model
+from nki_agent.llm.choose import BUILTIN, MODEL_HELP, ModelSource, require_model
+from nki_agent.llm.meter import Purse
 from nki_agent.llm.protocol import Usage
-from nki_agent.llm.recorded import find_seed
 from nki_agent.verify.verdict import Verdict
+
+TASK_HELP = "A PyTorch or NumPy reference with inputs."
+DESCRIBE_HELP = "The task in words: the model writes it first, and you accept it."
+YES_HELP = "Accept the task that `--describe` gives without a question."
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,10 +78,10 @@ class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
 
 @takes_spending
 def solve(
-    task: Annotated[
-        Path, typer.Argument(metavar="TASK.py", help="A PyTorch or NumPy reference with inputs.")
-    ],
+    task: Annotated[Path | None, typer.Argument(metavar="TASK.py", help=TASK_HELP)] = None,
     *,
+    words: Annotated[str | None, typer.Option("--describe", help=DESCRIBE_HELP)] = None,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
@@ -92,67 +96,51 @@ def solve(
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
     spending: Spending,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    conversation: Annotated[bool, typer.Option("--conversation", help=CONVERSATION_HELP)] = False,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
+    require_words(words, task, model=model)
     require_model(model)
     require_author(model, surface)
-    if untrusted_task and model == BUILTIN:
-        raise UsageError(
-            "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
-            hint="read the file and leave the option out, or use another `--model`",
+    clock, num_said = SystemClock(), 0
+    tariff, budget = spending.make_tariff(model), spending.make_budget()
+    with ModelSource(model, tariff=tariff, purse=Purse(budget), clock=clock) as models:
+        if words is not None:
+            task, num_said = describe(words, models, runs=runs, clock=clock, accepts=yes)
+            untrusted_task = True  # a person has seen it, and still it is a model's code
+        if task is None:
+            return ExitCode.NOT_RIGHT
+        require_readable(model, untrusted_task=untrusted_task)
+        source = read_text(task, what="task")
+        config = SolveConfig(
+            task=printable(task),
+            task_source=short_hash(hash_text(source)),
+            target=read_target(target),
+            dialect=require_dialect(dialect),
+            model=model,
+            mode=mode,
+            surface=surface,
+            limits=spending.make_limits(turns, mode=mode, surface=surface),
+            seed=choose_seed(seed, model),
+            allow_unsandboxed=allow_unsandboxed,
+            untrusted_task=untrusted_task,
+            ablation=make_ablation(prompt, tools, mode=mode),
+            prompts=str(read_versions()),
+            samples=samples,
+            archive=printable(archive or runs),
+            archive_hash=_hash_archive(archive, runs),
+            tariff=tariff,
+            budget=budget,
+            docs=hash_docs(),
         )
-    source = read_text(task, what="task")
-    config = SolveConfig(
-        task=printable(task),
-        task_source=short_hash(hash_text(source)),
-        target=read_target(target),
-        dialect=require_dialect(dialect),
-        model=model,
-        mode=mode,
-        surface=surface,
-        limits=spending.make_limits(turns, mode=mode, surface=surface),
-        seed=choose_seed(seed, model),
-        allow_unsandboxed=allow_unsandboxed,
-        untrusted_task=untrusted_task,
-        ablation=make_ablation(prompt, tools, mode=mode),
-        prompts=str(read_versions()),
-        samples=samples,
-        archive=printable(archive or runs),
-        archive_hash=_hash_archive(archive, runs),
-        tariff=spending.make_tariff(model),
-        budget=spending.make_budget(),
-    )
-    episodes, summary, folder = _run_in_folder(task, source, config, runs)
+        folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
+        how = Showing(models=models, clock=clock, shows_all=conversation, num_said=num_said)
+        with keeping_errors(folder), hold(folder.path):
+            folder.task.write_text(source, encoding="utf-8")
+            episodes, summary = carry_out(task, config, folder, how)
     return conclude(episodes, folder, config, summary=summary, as_json=as_json)
-
-
-def _run_in_folder(
-    path: Path, source: str, config: SolveConfig, runs: Path
-) -> tuple[tuple[Episode, ...], Summary | None, RunFolder]:
-    """Carry a run out in a folder of its own, which keeps whatever comes."""
-    clock = SystemClock()
-    folder = make_run_folder(runs, kind="solve", subject=path.stem, config=config, clock=clock)
-    try:
-        folder.task.write_text(source, encoding="utf-8")
-        with hold(folder.path), open_models(config, clock=clock) as models:
-            return *carry_out(path, config, folder, models=models, clock=clock), folder
-    except BaseException as error:
-        with contextlib.suppress(OSError):  # a full disk must not hide what came first
-            folder.error.write_text(
-                f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
-            )
-        error.add_note(f"kept: {folder.path}")
-        raise
-
-
-def choose_seed(given: int | None, model: str) -> int:
-    """The seed that is named; else that of the recording, so answers repeat; else a new one."""
-    if given is not None:
-        return given
-    recorded = find_seed(model)
-    return draw_root_seed() if recorded is None else recorded
 
 
 def conclude(
@@ -168,7 +156,7 @@ def conclude(
         show_json(_make_report(episodes, folder, config))
     else:
         show("\n".join(_write_report(episodes, folder, config, summary)))
-    return _exit_code(sum_up_episodes(episodes))
+    return exit_code_of_episode(sum_up_episodes(episodes))
 
 
 def _hash_archive(archive: Path | None, runs: Path) -> str | None:
@@ -223,28 +211,6 @@ def _write_report(
         yield from write_next(
             folder.kernel, task=Path(config.task), timeline=folder.timeline, summary=summary
         )
-
-
-def _exit_code(episode: Episode) -> ExitCode:
-    if episode.verdict is not None:
-        return exit_code_of(episode.verdict.stage)
-    match episode.end:
-        case End.MODEL_ERROR | End.MODEL_AWAY | End.FAILED:
-            return ExitCode.FAILURE
-        case End.INTERRUPTED:
-            return ExitCode.INTERRUPTED
-        case (
-            End.SOLVED
-            | End.SUBMITTED_WRONG
-            | End.TURNS
-            | End.WALL_TIME
-            | End.TOKENS
-            | End.BUDGET
-            | End.RUN_BUDGET
-            | End.NO_KERNEL
-            | End.GAVE_UP
-        ):
-            return ExitCode.NOT_RIGHT
 
 
 app = make_app(solve)

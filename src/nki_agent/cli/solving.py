@@ -1,13 +1,15 @@
 """A run of `solve` from its config to its folder, begun or gone on with.
 
-Law: an episode that has ended is read again and never asked again, so of several samples only those
-that were stopped, or not begun, cost anything when a run goes on.
+`fix` and `optimize` are shown and kept the same way. Law: an episode that has ended is read again
+and never asked again, so of several samples only those that were stopped, or not begun, cost
+anything when a run goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,25 +22,27 @@ from nki_agent.agent.best_of import sample_seed, sum_up_episodes
 from nki_agent.agent.episode import Episode, Limits, Mode
 from nki_agent.agent.folder import RunFolder
 from nki_agent.agent.judging import OneJudge
+from nki_agent.agent.library import find_library
 from nki_agent.agent.loop import solve as run_episode
 from nki_agent.agent.past import begin_or_go_on
 from nki_agent.agent.prompt import Prompt, make_prompt
-from nki_agent.agent.tools import Toolbox
+from nki_agent.agent.tools import Shelf, Toolbox
 from nki_agent.agent.trajectory import Started, Trajectory
 from nki_agent.base.clock import Clock
 from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
+from nki_agent.cli.conversation import Conversation
 from nki_agent.cli.inputs import read_task
 from nki_agent.cli.progress import Progress
 from nki_agent.cost.perfetto import write_trace
 from nki_agent.cost.summary import Summary
 from nki_agent.llm.choose import ModelSource
-from nki_agent.llm.meter import Budget, Purse
+from nki_agent.llm.meter import Budget
 from nki_agent.llm.prices import Tariff
 from nki_agent.llm.protocol import Model
 from nki_agent.program.records import Dialect
-from nki_agent.task.task import Task
+from nki_agent.task.task import ShapeSet, Task
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.speed import estimate_speed
@@ -74,6 +78,25 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What was in it; None where nothing was."""
     tariff: Tariff = Tariff()
     budget: Budget = Budget()
+    docs: str = ""
+    """Short hash of the user's documentation that `look_up` searches; empty without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Showing:
+    """Who is asked in a run, by which clock, and how it is shown: no part of its config."""
+
+    models: ModelSource
+    clock: Clock
+    shows_all: bool = False
+    """Whether whole texts are shown, in place of a line for each event."""
+    num_said: int = 0
+    """Replies that the model gave before the run: a script goes on after them."""
+
+    def watch(self, *, turns: int) -> Progress:
+        """What shows an episode's events while it is entered."""
+        show_events = Conversation if self.shows_all else Progress
+        return show_events(clock=self.clock, turns=turns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +105,9 @@ class Run:
 
     config: SolveConfig
     folder: RunFolder
-    clock: Clock
     task: Task
     judge: Judge
-    models: ModelSource
+    how: Showing
 
     def carry_out(self) -> tuple[Episode, ...]:
         """Every sample's episode; whatever ends them, the best kernel so far is in the folder."""
@@ -97,15 +119,6 @@ class Run:
                 self.folder.kernel.write_text(best, encoding="utf-8")
         return tuple(episodes)
 
-    def write_results(self, episode: Episode) -> Summary | None:
-        """Verdict and timeline of the judged kernel; None where it cannot run."""
-        if episode.verdict is None or episode.kernel is None:
-            return None
-        # The verdict comes last: a folder that has one has everything else.
-        summary = self._write_timeline(episode.kernel)
-        self.folder.write_json(self.folder.verdict, episode.verdict)
-        return summary
-
     def _carry_out_sample(self, number: int, *, before: Sequence[Episode]) -> Episode:
         config = self.config
         seed = sample_seed(config.seed, number)
@@ -114,7 +127,7 @@ class Run:
             target=config.target,
             root_seed=seed,
             tools=config.ablation.tools,
-            archive=self._find_archive(seed),
+            shelf=Shelf(archive=self._find_archive(seed), docs=find_library()),
             surface=config.surface,
         )
         prompt = make_prompt(
@@ -127,11 +140,19 @@ class Run:
         )
         model = self._make_model(number, before)
         path = self.folder.sample_trajectory(number)
-        with Progress(clock=self.clock, turns=config.limits.turns) as progress:
-            trajectory = Trajectory(path, clock=self.clock, watch=progress.show)
+        with self.how.watch(turns=config.limits.turns) as progress:
+            trajectory = Trajectory(path, clock=self.how.clock, watch=progress.show)
             begin_or_go_on(trajectory, self._start(trajectory, prompt, model))
             try:
-                return asyncio.run(self._run(prompt, model, tools, trajectory))
+                episode = run_episode(
+                    prompt,
+                    model,
+                    tools,
+                    limits=config.limits,
+                    clock=self.how.clock,
+                    trajectory=trajectory,
+                )
+                return asyncio.run(self.how.models.drop_after(episode))
             finally:
                 if tools.best is not None and not self.folder.kernel.exists():
                     self.folder.kernel.write_text(tools.best, encoding="utf-8")
@@ -139,10 +160,10 @@ class Run:
     def _make_model(self, number: int, before: Sequence[Episode]) -> Model:
         """A recording's samples are beside each other; a script's replies follow each other."""
         path = self.folder.sample_trajectory(number)
-        return self.models.make_model(
+        return self.how.models.make_model(
             make_builtin=lambda: BuiltinAuthor(self.task, target=self.config.target),
             recording=None if number == 0 else Path(path.name),
-            num_said=sum(episode.turns for episode in before),
+            num_said=self.how.num_said + sum(episode.turns for episode in before),
         )
 
     def _find_archive(self, seed: int) -> Archive | None:
@@ -150,29 +171,6 @@ class Run:
             return None
         kept = read_archive(Path(self.config.archive))
         return choose_archive(kept, target=self.config.target.value, root_seed=seed)
-
-    async def _run(
-        self, prompt: Prompt, model: Model, tools: Toolbox, trajectory: Trajectory
-    ) -> Episode:
-        try:
-            return await run_episode(
-                prompt,
-                model,
-                tools,
-                limits=self.config.limits,
-                clock=self.clock,
-                trajectory=trajectory,
-            )
-        finally:
-            await self.models.drop_connections()
-
-    def _write_timeline(self, kernel: str) -> Summary | None:
-        found = self.judge.compile(Kernel.from_text(kernel), self.task.dev)
-        if found.stage is not None or found.program is None or found.placement is None:
-            return None
-        speed = estimate_speed(found.program, found.placement, self.task.dev, self.config.target)
-        write_trace(speed.timeline, found.program, self.folder.timeline)
-        return speed.summary
 
     def _start(self, trajectory: Trajectory, prompt: Prompt, model: Model) -> Started:
         return Started(
@@ -186,14 +184,8 @@ class Run:
         )
 
 
-def open_models(config: SolveConfig, *, clock: Clock, purse: Purse | None = None) -> ModelSource:
-    """What the config's model stands for; `purse` holds what was spent before."""
-    purse = purse or Purse(config.budget)
-    return ModelSource(config.model, tariff=config.tariff, purse=purse, clock=clock)
-
-
 def carry_out(
-    path: Path, config: SolveConfig, folder: RunFolder, *, models: ModelSource, clock: Clock
+    path: Path, config: SolveConfig, folder: RunFolder, how: Showing
 ) -> tuple[tuple[Episode, ...], Summary | None]:
     """Load, run the episodes, write what came of the best."""
     task = read_task(
@@ -204,6 +196,38 @@ def carry_out(
         allow_unsandboxed=config.allow_unsandboxed,
         surface=config.surface,
     ) as judge:
-        run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, models=models)
-        episodes = run.carry_out()
-        return episodes, run.write_results(sum_up_episodes(episodes))
+        episodes = Run(config=config, folder=folder, task=task, judge=judge, how=how).carry_out()
+        best = sum_up_episodes(episodes)
+        return episodes, write_results(best, folder, judge, task.dev)
+
+
+def write_results(
+    episode: Episode, folder: RunFolder, judge: Judge, shapes: ShapeSet
+) -> Summary | None:
+    """Verdict, timeline and profile of the judged kernel; None where it cannot run."""
+    if episode.verdict is None or episode.kernel is None:
+        return None
+    summary = None
+    found = judge.compile(Kernel.from_text(episode.kernel), shapes)
+    if found.stage is None and found.program is not None and found.placement is not None:
+        speed = estimate_speed(found.program, found.placement, shapes, judge.target)
+        write_trace(speed.timeline, found.program, folder.timeline)
+        folder.write_json(folder.profile, speed.summary)
+        summary = speed.summary
+    # The verdict comes last: a folder that has one has everything else.
+    folder.write_json(folder.verdict, episode.verdict)
+    return summary
+
+
+@contextlib.contextmanager
+def keeping_errors(folder: RunFolder) -> Iterator[None]:
+    """What stops a run is kept in its folder, and the folder is named on the way up."""
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # a full disk must not hide what came first
+            folder.error.write_text(
+                f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
+            )
+        error.add_note(f"kept: {folder.path}")
+        raise

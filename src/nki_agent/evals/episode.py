@@ -19,8 +19,8 @@ from nki_agent.agent.judging import Judging
 from nki_agent.agent.loop import solve
 from nki_agent.agent.past import begin_or_go_on
 from nki_agent.agent.prompt import WHOLE, make_prompt
-from nki_agent.agent.tools import Toolbox
-from nki_agent.agent.trajectory import Started, Trajectory
+from nki_agent.agent.tools import Shelf, Toolbox
+from nki_agent.agent.trajectory import Started, Trajectory, Watch, watch_nothing
 from nki_agent.base.clock import Clock
 from nki_agent.base.diagnostic import Severity, clean
 from nki_agent.base.errors import MachineError
@@ -69,6 +69,7 @@ async def run_attempt(
     judging: Judging,
     clock: Clock,
     find_baseline: Callable[[str, Target, str], float | None],
+    watch: Watch = watch_nothing,
 ) -> Attempt:
     """Let the model solve the task; judge what it hands in, and claim its speed if asked."""
     task, target = assignment.task, assignment.target
@@ -77,7 +78,7 @@ async def run_attempt(
         target=target,
         root_seed=assignment.root_seed,
         tools=assignment.ablation.tools,
-        archive=assignment.archive,
+        shelf=Shelf(archive=assignment.archive),
         surface=assignment.surface,
     )
     prompt = make_prompt(
@@ -90,7 +91,7 @@ async def run_attempt(
     )
     assignment.folder.mkdir(parents=True, exist_ok=True)
     path = assignment.folder / "trajectory.jsonl"
-    trajectory = Trajectory(path, clock=clock)
+    trajectory = Trajectory(path, clock=clock, watch=watch)
     begin_or_go_on(
         trajectory,
         Started(

@@ -41,14 +41,14 @@ from nki_agent.bench.suite import BUILTIN, builtin_suite
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target as Chip
 from nki_agent.evals.episode import Assignment, describe_attempt, run_attempt
+from nki_agent.evals.inspect_messages import list_messages, tell_event
 from nki_agent.evals.workshop import LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
 from nki_agent.llm.choose import ModelSource
-from nki_agent.llm.inspect_model import InspectModel, to_inspect
+from nki_agent.llm.inspect_model import InspectModel
 from nki_agent.llm.meter import Budget, MeteredModel, Purse, SharedTime
 from nki_agent.llm.prices import Tariff, read_prices
-from nki_agent.llm.protocol import Message, Role
 
 ATTEMPT, KERNEL = "attempt", "kernel"
 """Keys of a sample's store."""
@@ -167,6 +167,7 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
                 judging=workshop.make_judging(entry, chip),
                 clock=SystemClock(),
                 find_baseline=workshop.find_baseline,
+                watch=tell_event,
             )
             _tell(state, attempt, Path(folder))
         return state
@@ -188,24 +189,16 @@ def _meter(model: Any) -> MeteredModel:
 
 def _tell(state: TaskState, attempt: Attempt, folder: Path) -> None:
     """Put conversation, kernel and attempt into the sample."""
-    messages: list[Any] = []
-    for event in read_trajectory(folder / "trajectory.jsonl"):
-        if isinstance(event, Turn):
-            messages += [to_inspect(message) for message in event.sent]
-            reply = event.reply
-            state.output.completion = reply.text
-            messages.append(_to_answer(event))
+    events = read_trajectory(folder / "trajectory.jsonl")
+    messages = list_messages(events)
+    replies = [event.reply.text for event in events if isinstance(event, Turn)]
+    state.output.completion = replies[-1] if replies else ""
     state.messages = messages or [ChatMessageSystem(content=""), ChatMessageUser(content="")]
     kernel = folder / "kernel.py"
     if kernel.exists():
         state.store.set(KERNEL, kernel.read_text(encoding="utf-8"))
     state.store.set(ATTEMPT, msgspec.to_builtins(attempt))
     state.completed = True
-
-
-def _to_answer(event: Turn) -> Any:
-    reply = event.reply
-    return to_inspect(Message(role=Role.ASSISTANT, content=reply.text, tool_calls=reply.tool_calls))
 
 
 def _attempts(scores: Sequence[SampleScore]) -> list[Attempt]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from nki_agent.base.clock import Clock, SystemClock
 from nki_agent.base.errors import UsageError
@@ -35,6 +35,7 @@ MODEL_HELP = (
     " `hf/DIR`, `scripted/FILE` or `recorded/RUN`."
 )
 
+Result = TypeVar("Result")
 MakeBuiltin = Callable[[], Model]
 
 
@@ -89,6 +90,13 @@ class ModelSource:
         """Close connections, in the loop that opened them."""
         if self._asked is not None:
             await self._asked.close()
+
+    async def drop_after(self, work: Awaitable[Result]) -> Result:
+        """What the work gives; its connections are closed in its loop, whatever comes."""
+        try:
+            return await work
+        finally:
+            await self.drop_connections()
 
     def close(self) -> None:
         """End the server that was started."""
