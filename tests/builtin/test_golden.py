@@ -44,6 +44,10 @@ KERNELS = (
         "torch.cat([x[..., :32] * y - x[..., 32:] * z, x[..., 32:] * y + x[..., :32] * z], -1)",
         ((2, 150, 64), (150, 32), (150, 32)),
     ),
+    Operator("sum of columns", "x.sum(0)", ((300, 70),)),
+    Operator("five axes", "x.permute(0, 3, 1, 4, 2).contiguous()", ((2, 9, 6, 11, 7),)),
+    Operator("outer", "x[:, None, :, None] * y[None, :, None, :]", ((140, 9), (5, 7))),
+    Operator("states", "states(x, y)", ((1, 30, 140), (1, 30, 7))),
     Operator("tril", "torch.tril(x)", ((150, 300),)),
 )
 RNN = """
@@ -54,6 +58,16 @@ def rnn(x, h, w):
         h = torch.tanh(now + 0.05 * (h @ w))
         states.append(h)
     return torch.stack(states, 1)
+
+
+def states(x, y):
+    added = x[..., None] * y[:, :, None]
+    state = torch.zeros_like(added[:, 0])
+    states = []
+    for now in added.unbind(1):
+        state = 0.9 * state + now
+        states.append(state)
+    return (torch.stack(states, 1) * y[:, :, None]).sum(-1)
 """
 
 

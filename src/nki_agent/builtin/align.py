@@ -7,7 +7,7 @@ every dimension of every node, or None where the nodes do not share one iteratio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nki_agent.builtin.graph import PRODUCTS, WINDOWED, Graph, Node, Op, contiguous_strides
@@ -181,11 +181,7 @@ def walk_of_result(
     graph: Graph, node_id: int, found: Alignment, stored: Stored, index: int
 ) -> Walk:
     """Strides of a value that a stage writes, in its own tensor or in a region of a larger one."""
-    strides = contiguous_strides(graph[node_id].shape)
-    offset = 0
-    if stored.strides is not None and stored.offset is not None:
-        strides = tuple(size[index] for size in stored.strides)
-        offset = stored.offset[index]
+    strides, offset = stored.layout(graph[node_id].shape, index)
     pairs = zip(found.axes[node_id], strides, strict=True)
     return Walk({axis: s for axis, s in pairs if axis is not None}, offset)
 
@@ -251,9 +247,18 @@ def varying(alignments: Sequence[Alignment], node_id: int) -> frozenset[int]:
     return frozenset(a for found in alignments for a in found.axes[node_id] if a is not None)
 
 
-def moving_axes(walks: Sequence[Walk]) -> frozenset[int]:
-    """The axes along which a tensor is read at any shape set."""
-    return frozenset(axis for walk in walks for axis, stride in walk.strides.items() if stride)
+def moving_axes(walks: Sequence[Walk], sizes: Sequence[Mapping[int, int]]) -> frozenset[int]:
+    """The axes along which a tensor is read at any shape set.
+
+    Along one element nothing moves, whatever the stride, unless it is one at every shape set.
+    """
+    moving = [(a, n) for w, size in zip(walks, sizes, strict=True) for a, n in _moves(w, size)]
+    long = {axis for size in sizes for axis, count in size.items() if count != 1}
+    return frozenset(axis for axis, count in moving if count != 1 or axis not in long)
+
+
+def _moves(walk: Walk, size: Mapping[int, int]) -> list[tuple[int, int]]:
+    return [(axis, size.get(axis, 1)) for axis, stride in walk.strides.items() if stride]
 
 
 def merge_axes(

@@ -1,12 +1,14 @@
 """A task as one graph for each of its shape sets.
 
 Law: the graphs of a task differ in sizes and in numbers made from sizes, and in nothing else; a
-task whose graph changes with its shapes is refused.
+task whose graph changes with its shapes is refused. Where the file declares its sizes, the
+reference is also captured at some that nobody asked for (probes.py): what a kernel says of a size
+must hold there too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
@@ -21,7 +23,10 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
     is_position_mask,
 )
+from nki_agent.builtin.matching import find_folds
+from nki_agent.builtin.probes import make_probes
 from nki_agent.builtin.pruning import prune
+from nki_agent.builtin.sinking import find_sinks, sink
 from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
 from nki_agent.task.task import Form, ShapeSet, Task
@@ -32,6 +37,7 @@ class Captured:
     """The same graph at each shape set; `graphs[0]` is the one that decisions are made on."""
 
     graphs: tuple[Graph, ...]
+    shape_sets: tuple[ShapeSet, ...] = ()
 
     @property
     def graph(self) -> Graph:
@@ -70,7 +76,19 @@ def capture_task(task: Task) -> Captured:
             "it is updated in place, which is not covered",
             hint="return the new value, or use another `--model`",
         )
-    return make_captured([capture_shapes(shapes, task.form) for shapes in task.shape_sets])
+    graphs = [capture_shapes(shapes, task.form) for shapes in task.shape_sets]
+    captured = make_captured(graphs)
+    shape_sets = list(task.shape_sets)
+    for probe in make_probes(task):
+        try:
+            more = [*graphs, capture_shapes(probe, task.form)]
+            captured = make_captured(more)
+        except UnsupportedError:
+            # Sizes at which the reference does something else: a split that leaves nothing.
+            continue
+        graphs = more
+        shape_sets.append(probe)
+    return replace(captured, shape_sets=tuple(shape_sets))
 
 
 def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
@@ -87,7 +105,8 @@ def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
 
 def make_captured(graphs: list[Graph]) -> Captured:
     """Check that the graphs are the same but for sizes, and prepare them for planning."""
-    ready = [own_masks(store_transposed(take_apart(graph))) for graph in graphs]
+    apart = sink_all([take_apart(graph) for graph in graphs])
+    ready = [own_masks(store_transposed(graph)) for graph in apart]
     first = ready[0]
     for other in ready[1:]:
         pairs = zip(first.nodes, other.nodes, strict=False)
@@ -95,6 +114,19 @@ def make_captured(graphs: list[Graph]) -> Captured:
         if not same or any(a.structure != b.structure for a, b in pairs):
             raise UnsupportedError("the reference", "its operators change with the shapes")
     return Captured(tuple(ready))
+
+
+def sink_all(graphs: list[Graph]) -> list[Graph]:
+    """Make reductions where their operands lie, those for which it is so at every shape set."""
+    if len({len(graph.nodes) for graph in graphs}) != 1:
+        return graphs
+    found = [find_sinks(graph) for graph in graphs]
+    common = set.intersection(*({(s.reduction, s.nodes) for s in f.values()} for f in found))
+    chosen = {reduction for reduction, _ in common}
+    return [
+        sink(graph, {r: s for r, s in own.items() if r in chosen})
+        for graph, own in zip(graphs, found, strict=True)
+    ]
 
 
 def take_apart(graph: Graph) -> Graph:
@@ -130,19 +162,43 @@ def is_transposed(node: Node) -> bool:
     )
 
 
+def transpose_once(builder: GraphBuilder, source: int) -> int:
+    """A view stored row by row; what repeats along an axis is stored once."""
+    view = builder.nodes[source]
+    if 0 not in view.strides or any(view.strides[axis] == 0 for axis in (-1,)):
+        return builder.transpose(source)
+    shape = tuple(
+        1 if step == 0 else size for size, step in zip(view.shape, view.strides, strict=True)
+    )
+    if shape == view.shape or not is_transposed(replace(view, shape=shape)):
+        return builder.transpose(source)
+    once = builder.view(
+        view.inputs[0], shape=shape, strides=view.strides, offset=view.offset, is_moved=True
+    )
+    stored = builder.transpose(once)
+    steps = zip(shape, view.strides, contiguous_strides(shape), strict=True)
+    strides = tuple(0 if step == 0 else own for _, step, own in steps)
+    return builder.view(stored, shape=view.shape, strides=strides)
+
+
 def store_transposed(graph: Graph) -> Graph:
     """Let the Tensor Engine turn what elementwise nodes would read across rows."""
     builder = GraphBuilder(arguments=list(graph.arguments))
     new_id: dict[int, int] = {}
     turned: dict[int, int] = {}
+    folded = find_folds(graph)
     for node in graph.nodes:
         builder.origin = node.origin
         sources = []
+        if node.id in folded:
+            fold = replace(node, op=Op.FOLD)
+            new_id[node.id] = builder.repeat(fold, [new_id[i] for i in node.inputs])
+            continue
         for source in node.inputs:
             if node.op in ROWWISE | {Op.SOFTMAX, *WINDOWED} and is_transposed(graph[source]):
                 if source not in turned:
                     builder.loop = graph.base(source).loop
-                    turned[source] = builder.transpose(new_id[source])
+                    turned[source] = transpose_once(builder, new_id[source])
                     builder.loop = 0
                 sources.append(turned[source])
             else:

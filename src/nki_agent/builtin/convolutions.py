@@ -140,7 +140,7 @@ class WindowPlanner:
         )
         tiling, band = self._tile(layers, demand)
         # Neighbouring lines are put in order before what follows reads another image.
-        has_images = any(self._place(moving_axes(self._walks(s, a))).kind is Kind.FULL
+        has_images = any(self._place(moving_axes(self._walks(s, a), self.sizes)).kind is Kind.FULL
                          for s, a in self.operands.items())  # fmt: skip
         is_ready = not window.is_transposed and (tiling.lines_each == 1 or not has_images)
         levels, product = self._epilogue(in_psum=is_ready, busy=tile_ns(layers, tiling))
@@ -299,7 +299,7 @@ class WindowPlanner:
         lowering.bind(self.node.id, product)
         for source, axes in self.operands.items():
             walks = self._walks(source, axes)
-            place = self._place(moving_axes(walks))
+            place = self._place(moving_axes(walks, self.sizes))
             stored = self.buffers[self.graph.base(source).id]
             loaded = loaded_dtype(stored.dtype, is_scalar=place.kind in (Kind.ROW, Kind.ONE))
             tile = lowering.tile(f"{stored.name}_{place.kind.value}", place, loaded)

@@ -65,6 +65,8 @@ class Op(StrEnum):
     """What each step of a loop finds: rows that the PARTS node of the same name writes."""
     PICK = "pick"
     """Elements or rows by run-time indices, or by their rank in a row: see `picks`."""
+    FOLD = "fold"
+    """A REDUCE whose elements lie apart, one run of results from the next: see `folds`."""
 
 
 ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
@@ -466,12 +468,8 @@ class GraphBuilder:
             first, second = narrow  # type: ignore[assignment]
         a, b = self.nodes[first], self.nodes[second]
         lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        return self.add(
-            op=Op.MATMUL,
-            shape=(*lead, a.shape[-2], b.shape[-1]),
-            dtype=dtype,
-            inputs=(first, second),
-        )
+        shape = (*lead, a.shape[-2], b.shape[-1])
+        return self.add(op=Op.MATMUL, shape=shape, dtype=dtype, inputs=(first, second))
 
     def _narrow(self, node_id: int) -> int | None:
         """What was cast to float32 from a shorter float, under the same view; None if not cast."""

@@ -91,6 +91,7 @@ class Lowering(Tiles):
                 Op.SOFTMAX
                 | Op.MATMUL
                 | Op.TRANSPOSE
+                | Op.FOLD
                 | Op.CONVOLUTION
                 | Op.POOL
                 | Op.PARTS

@@ -1,4 +1,4 @@
-"""Recognises attention in a graph: two products, a softmax between them, what changes the scores.
+"""Recognises attention in a graph, and reductions of what lies apart.
 
 Law: a node belongs to an attention only if nobody outside reads it, so that nothing is lost when
 its value never reaches HBM.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from nki_agent.builtin.align import align
 from nki_agent.builtin.graph import ELEMENTWISE, Graph, Node, Op, contiguous_strides
 
 Users = Mapping[int, Sequence[int]]
+FOLDED = frozenset({"add", "maximum", "minimum"})
+"""Reductions that may be made across runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +109,29 @@ def _is_reshape(graph: Graph, view: Node) -> bool:
         and view.shape[-2:] == base.shape[-2:]
         and view.num_elems == base.num_elems
     )
+
+
+def find_folds(graph: Graph) -> frozenset[int]:
+    """The reductions that are made so, of values that nobody reads along the same axes."""
+    users = graph.users()
+    found = set()
+    for node in graph.nodes:
+        if node.op is not Op.REDUCE or node.loop or node.function not in FOLDED:
+            continue
+        view = graph[node.inputs[0]]
+        alone = all(i >= 0 and graph[i].op is Op.REDUCE for i in users[view.id])
+        if alone and view.dtype.is_float and _lies_apart(node, view):
+            found.add(node.id)
+    return frozenset(found)
+
+
+def _lies_apart(node: Node, view: Node) -> bool:
+    """Whether the last axis that stays is one run, and the reduced ones are one stride."""
+    if view.op is not Op.VIEW:
+        return False
+    axes = [a for a, size in enumerate(view.shape) if size != 1]
+    kept = [a for a in axes if a not in node.axes]
+    gone = [a for a in axes if a in node.axes]
+    if not kept or not gone or view.strides[kept[-1]] != 1:
+        return False
+    return all(view.strides[a] == view.strides[b] * view.shape[b] for a, b in pairwise(gone))

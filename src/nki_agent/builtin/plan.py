@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nki_agent.builtin.graph import contiguous_strides
 from nki_agent.builtin.tile_steps import Access, Number, Size, Step, Store, Tile
 from nki_agent.isa.dtype import DType
 
@@ -24,6 +25,12 @@ class Stored:
     strides: tuple[Size, ...] | None = None
     offset: Size | None = None
 
+    def layout(self, shape: tuple[int, ...], index: int) -> tuple[tuple[int, ...], int]:
+        """Strides and offset of a value of this shape at one shape set."""
+        if self.strides is None or self.offset is None:
+            return contiguous_strides(shape), 0
+        return tuple(size[index] for size in self.strides), self.offset[index]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
@@ -35,6 +42,16 @@ class Buffer:
     is_result: bool
     cols_of: str = ""
     """The operand that gives a product its last axis, with `-` in front if by its own last axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """What a stage adds up over the innermost of its loops, for each tile of rows."""
+
+    source: Tile
+    function: str
+    target: Access
+    dtype: DType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +73,8 @@ class RowsPlan:
     rows_each: int | None
     """Short rows are packed, up to so many in each partition; None puts one row in each."""
     levels: tuple[tuple[Step, ...], ...]
+    has_middle: bool = False
+    """Whether what is packed in a partition is the last of `outer`, not rows that follow."""
     after: tuple[Store, ...] = ()
     """Stores of columns that all tiles added to."""
     passes: int = 0
@@ -65,6 +84,8 @@ class RowsPlan:
     """Innermost steps where a phase begins that runs one tile behind the one before."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
+    total: Total | None = None
+    """Where there is one, the last of `outer` is the innermost loop, inside of a tile of rows."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -117,8 +138,40 @@ class TransposePlan:
     n: Size
     col_block: int
     """Columns of the source that are loaded at a time."""
+    rows_each: int | None = None
+    """Short rows of the result are made up to so many in each partition, and stored together."""
+    is_blocked: bool = False
+    """Whether the last two of `batch` are made together: more rows, and what n follows in memory.
+
+    Then each partition takes one of the latter, with all that follows it in the result.
+    """
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldPlan:
+    """target[n] = the reduction of source[m, n] over m, for each batch; n lies side by side.
+
+    `partitions` says what lies on them: `batch` (its last axis), `runs` (parts of n), or `depth`
+    (m, whose partitions are joined at the end).
+    """
+
+    title: str
+    function: str
+    batch: tuple[Size, ...]
+    source: Access
+    """Over batch loops, m, n."""
+    target: Access
+    """Over batch loops, n."""
+    dtype: DType
+    out_dtype: DType
+    m: Size
+    n: Size
+    partitions: str
+    row_block: int
+    """Elements of m that are loaded at a time, in each partition."""
+    col_block: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +336,14 @@ class RunningPlan:
 
 ByIndexPlan = PickPlan | RankPlan | RunningPlan | BagPlan
 Stage = (
-    RowsPlan | MatmulPlan | TransposePlan | AttentionPlan | ConvolutionPlan | PoolPlan | ByIndexPlan
+    RowsPlan
+    | MatmulPlan
+    | TransposePlan
+    | FoldPlan
+    | AttentionPlan
+    | ConvolutionPlan
+    | PoolPlan
+    | ByIndexPlan
 )
 
 
@@ -293,6 +353,8 @@ class Argument:
 
     name: str
     shape: tuple[Size, ...] | None
+    number: Size | None = None
+    """What a static argument is at each shape set, if it is a whole number."""
     dtype: DType | None = None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from nki_agent.builtin.attention import AttentionPlanner, fits
 from nki_agent.builtin.capture import Captured, expand_softmax
 from nki_agent.builtin.convolutions import WindowPlanner
+from nki_agent.builtin.folds import plan_fold
 from nki_agent.builtin.graph import (
     PRODUCTS,
     Graph,
@@ -148,7 +149,7 @@ def _hidden_dtype(graph: Graph, node_id: int) -> DType:
         for r in graph.nodes
         if r.op is not Op.VIEW and any(graph.base(i).id in known for i in r.inputs)
     }
-    return node.dtype if readers & {Op.TRANSPOSE, *PRODUCTS} else DType.FLOAT32
+    return node.dtype if readers & {Op.TRANSPOSE, Op.FOLD, *PRODUCTS} else DType.FLOAT32
 
 
 def _buffers(
@@ -210,6 +211,8 @@ def _plan_stage(
             return attention.plan_attention()
         case StageKind.TRANSPOSE:
             return plan_transpose(captured, group, buffers=names)
+        case StageKind.FOLD:
+            return plan_fold(captured, group, buffers=names, chip=chip)
         case StageKind.CONVOLUTION | StageKind.POOL:
             window = WindowPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             is_pool = group.kind is StageKind.POOL

@@ -13,19 +13,38 @@ from nki_agent.builtin.tile_steps import Access, Size
 
 LOAD_BLOCKS = '''def load_blocks(dst, src):
     """Loads src [K, N] into dst [128, block of K, N]: K runs along the partitions."""
-    depth = src.shape[0]
-    for k0 in range(0, depth, PARTITIONS):
-        size = min(PARTITIONS, depth - k0)
-        nisa.dma_copy(dst=dst[:size, k0 // PARTITIONS, :], src=src[k0 : k0 + size, :])
+    depth, cols = src.shape
+    whole = depth // PARTITIONS
+    # One transfer takes as many blocks of short rows as make long ones.
+    each = max(1, 2 * BANK // cols)
+    for k0 in range(0, whole, each):
+        count = min(each, whole - k0)
+        blocks = src[k0 * PARTITIONS : (k0 + count) * PARTITIONS, :]
+        blocks = blocks.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2))
+        nisa.dma_copy(dst=dst[:, k0 : k0 + count, :], src=blocks)
+    size = depth % PARTITIONS
+    if size:
+        nisa.dma_copy(dst=dst[:size, whole, :], src=src[whole * PARTITIONS :, :])
 '''
 LOAD_TRANSPOSED = '''def load_transposed(dst, src):
     """Loads src [M, K] and turns it on the Tensor Engine into dst [128, block of K, M]."""
     num_rows, depth = src.shape
-    for r0 in range(0, num_rows, PARTITIONS):
-        rows = min(PARTITIONS, num_rows - r0)
-        tile = nl.ndarray((rows, depth), dtype=src.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=src[r0 : r0 + rows, :])
-        turn(dst[:, :, r0 : r0 + rows], tile)
+    whole = num_rows // PARTITIONS
+    # One transfer takes as many tiles of short rows as make long ones.
+    each = max(1, 2 * BANK // depth)
+    for t0 in range(0, whole, each):
+        count = min(each, whole - t0)
+        tiles = nl.ndarray((PARTITIONS, count, depth), dtype=src.dtype, buffer=nl.sbuf)
+        rows = src[t0 * PARTITIONS : (t0 + count) * PARTITIONS, :]
+        nisa.dma_copy(dst=tiles, src=rows.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2)))
+        for t in range(count):
+            r0 = (t0 + t) * PARTITIONS
+            turn(dst[:, :, r0 : r0 + PARTITIONS], tiles[:, t, :])
+    rest = num_rows % PARTITIONS
+    if rest:
+        tile = nl.ndarray((rest, depth), dtype=src.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=src[whole * PARTITIONS :, :])
+        turn(dst[:, :, whole * PARTITIONS :], tile)
 '''
 TURN = '''def turn(dst, tile):
     """Writes the transpose of tile [M, K] into dst [128, block of K, M]."""

@@ -6,7 +6,7 @@ import contextlib
 
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.phases import Phases
-from nki_agent.builtin.plan import RowsPlan
+from nki_agent.builtin.plan import RowsPlan, Total
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window, access_pattern, times
 from nki_agent.builtin.text import Scope, Source
@@ -18,7 +18,10 @@ from nki_agent.builtin.tile_steps import (
     Store,
     Tile,
 )
+from nki_agent.isa.dtype import DType
 
+TOTAL_COLS = 2048
+"""Columns of a total that half of PSUM holds."""
 OUTER_NAMES = ("i", "j", "k", "m")
 TIME = "time"
 """The step of a loop over time, which a stage of that loop is given."""
@@ -62,6 +65,7 @@ class RowsPrinter:
         self.prefix = prefix
         self.phases: Phases | None = None
         self.row_level = len(plan.outer) + 1 if plan.passes else len(plan.levels) - 1
+        self.row_level -= plan.total is not None
         self.has_col_loop = plan.col_block is not None and not (plan.is_flat or plan.passes)
         names = (TIME, *OUTER_NAMES) if plan.is_step else OUTER_NAMES
         self.outer = names[: len(plan.outer)]
@@ -157,10 +161,16 @@ class RowsPrinter:
         if level == self.row_level and self.plan.passes:
             self._passes()
             return
+        if level == self.row_level and self.plan.total is not None:
+            self._total(self.plan.total)
+            return
         if level == self.row_level or not any(self.plan.levels[level + 1 :]):
             return
         if self.plan.is_step and level == 0:
             self._level(1)
+            return
+        if self.plan.has_middle and level + 1 == self.row_level:
+            self._middle()
             return
         with self.source.block(self._loop(level)):
             if level + 1 == self.row_level and not (self.plan.is_flat or self.is_packed):
@@ -168,6 +178,44 @@ class RowsPrinter:
             elif self.has_col_loop and level + 1 == self.row_level - 1:
                 self.source.add("cols = min(COL_BLOCK, num_cols - c0)")
             self._level(level + 1)
+
+    def _middle(self) -> None:
+        """Tiles of rows that each hold several elements of the axis in the middle."""
+        add, name = self.source.add, self.outer[-1]
+        with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+            add("rows = min(PARTITIONS, num_rows - r0)")
+            with self.source.block(f"for {name}0 in range(0, num_{name}, {self.plan.rows_each}):"):
+                add(f"each = min({self.plan.rows_each}, num_{name} - {name}0)")
+                self._level(self.row_level)
+
+    def _total(self, total: Total) -> None:
+        """What one tile of rows adds up over the innermost loop."""
+        add, name = self.source.add, self.outer[-1]
+        in_psum = max(self.plan.cols) <= TOTAL_COLS
+        where = "psum" if in_psum else "sbuf"
+        if in_psum:
+            self.source.note("Kept in PSUM, so that SBUF is read once for each element.")
+        add(f"total = nl.ndarray((rows, num_cols), dtype=nl.float32, buffer=nl.{where})")
+        level = self.row_level + 1
+        with self.source.block(f"for {name} in range(num_{name}):"):
+            for step in self.plan.levels[level]:
+                self._step(step, level)
+            part = total.source.name
+            with self.source.block(f"if {name} == 0:"):
+                add(f"nisa.tensor_copy(dst=total, src={part})")
+            with self.source.block("else:"):
+                add(
+                    f"nisa.tensor_tensor(dst=total, data1=total, data2={part},"
+                    f" op=nl.{total.function})"
+                )
+        result = "total"
+        if in_psum or total.dtype is not DType.FLOAT32:
+            result = f"{total.target.tensor}_tile"
+            dtype = f"nl.{total.dtype.value}"
+            add(f"{result} = nl.ndarray((rows, num_cols), dtype={dtype}, buffer=nl.sbuf)")
+            add(f"nisa.activation(dst={result}, op=nl.copy, data=total)")
+        text = self._region(total.target, total.source, is_store=True)
+        add(f"nisa.dma_copy(dst={text}, src={result})")
 
     def _passes(self) -> None:
         """Several passes over the strips of one tile of rows."""
@@ -181,7 +229,8 @@ class RowsPrinter:
                 self._step(step, level + 1)
 
     def _loop(self, level: int) -> str:
-        if level < len(self.outer):
+        num_outer = len(self.outer) - (self.plan.total is not None) - self.plan.has_middle
+        if level < num_outer:
             name = self.outer[level]
             return f"for {name} in range(num_{name}):"
         if self.plan.is_flat:
@@ -221,7 +270,8 @@ class RowsPrinter:
             else Window(count=width)
         )
         is_spread = tile.kind in (Kind.VECTOR, Kind.ONE) and not is_store
-        spread = "PARTITIONS" if is_spread else ""
+        lanes = "rows" if tile.level >= self.row_level else "PARTITIONS"
+        spread = lanes if is_spread else ""
         return self.regions.text(layout_of(access), windows, spread=spread)
 
     def _position(self, access: Access, tile: Tile) -> tuple[str, str, str]:
@@ -250,23 +300,35 @@ class RowsPrinter:
     def _packed_region(self, access: Access, tile: Tile) -> str:
         """Rows that follow each other in one partition: one run of memory for each partition."""
         terms = [self.scope.size(access.offset)] if any(access.offset) else []
-        for loop, stride in zip([*self.outer, "start"], access.strides, strict=False):
-            if any(stride):
-                terms.append(times(loop, self.scope.size(stride)))
-        row, col = (self.scope.size(s) if any(s) else "0" for s in access.strides[-2:])
+        loops = [*self.outer, "start"]
+        if self.plan.has_middle:
+            loops = [*self.outer[:-1], f"{self.outer[-1]}0", "r0"]
+        steps = self.regions.paces(access.strides)
+        for loop, step in zip(loops, steps, strict=False):
+            if step != "0":
+                terms.append(times(loop, step))
+        row, col = steps[-2:]
         width = "num_cols" if tile.cols is None else self.scope.size(tile.cols)
         last = [col, width] if col != "0" else ["1", "1"]
         pattern = [[times("each", row), "rows"], [row, "each"], last]
+        if self.plan.has_middle:
+            middle = access.strides[-3]
+            pattern = [
+                [row, "rows"],
+                [self.scope.size(middle) if any(middle) else "0", "each"],
+                last,
+            ]
         return access_pattern(access.tensor, pattern, terms)
 
     def _flat_region(self, access: Access, tile: Tile, *, is_store: bool) -> str:
         terms = [self.scope.size(access.offset)] if any(access.offset) else []
-        for loop, stride in zip(self.outer, access.strides, strict=False):
-            if any(stride):
-                terms.append(times(loop, self.scope.size(stride)))
+        steps = self.regions.paces(access.strides)
+        for loop, step in zip(self.outer, steps, strict=False):
+            if step != "0":
+                terms.append(times(loop, step))
         if tile.kind is not Kind.FULL:
             pattern = [["0", "1" if is_store else "PARTITIONS"], ["1", "1"]]
             return access_pattern(access.tensor, pattern, terms)
-        pace = self.scope.size(access.strides[-1])
+        pace = steps[-1]
         pattern = [[times("width", pace), "rows"], [pace, "cols"]]
         return access_pattern(access.tensor, pattern, [*terms, times("start", pace)])

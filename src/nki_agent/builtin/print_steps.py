@@ -102,7 +102,8 @@ class StepPrinter:
 
     def shape(self, tile: Tile) -> str:
         """The shape of a tile as text."""
-        rows = "PARTITIONS" if tile.kind in (Kind.VECTOR, Kind.ONE) else "rows"
+        by_row = tile.kind in (Kind.FULL, Kind.ROW) or tile.level >= self.row_level
+        rows = "rows" if by_row else "PARTITIONS"
         if tile.cols is not None:
             return f"(rows, {'each, ' if self.is_packed else ''}{self.scope.size(tile.cols)})"
         if self.is_packed and rows == "rows":
@@ -137,6 +138,8 @@ class StepPrinter:
             return
         for tile in step_writes(step):
             self.allocate(tile)
+        if isinstance(step, Scan) and step.is_before:
+            self.source.add(f"nisa.memset(dst={step.dst.name}[:, :1], value={step.initial})")
         self.source.add(self._call(step, level))
 
     def _cut(self, step: Cut) -> None:
@@ -237,6 +240,12 @@ class StepPrinter:
             self.ref(t, level) if t.is_wide else f"{self.ref(t, level)}.broadcast(1, {self.cols})"
             for t in tiles
         ]
+        if step.is_before:
+            # Each column but the first gets the state behind the one before it.
+            refs = [f"{step.dst.name}[:, 1:]"]
+            for tile in tiles[1:]:
+                narrow = f"{self.ref(tile, level)}.broadcast(1, {self.cols} - 1)"
+                refs.append(f"{self.ref(tile, level)}[:, :-1]" if tile.is_wide else narrow)
         if step.is_backward:
             pattern = f"[[{self.cols}, rows], [-1, {self.cols}]], offset={self.cols} - 1"
             refs = [

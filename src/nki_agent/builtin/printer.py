@@ -18,6 +18,7 @@ from nki_agent.builtin.plan import (
     Buffer,
     ByIndexPlan,
     ConvolutionPlan,
+    FoldPlan,
     MatmulPlan,
     PickPlan,
     Plan,
@@ -32,6 +33,7 @@ from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_bags import BagPrinter
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
+from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
 from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter
 from nki_agent.builtin.print_pool import PoolPrinter
@@ -42,6 +44,7 @@ from nki_agent.builtin.print_products import (
 from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
+from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
@@ -61,18 +64,19 @@ def print_plan(plan: Plan, *, title: str) -> str:
     _constants(plan, source)
     shapes = {a.name: a.shape for a in plan.arguments if a.shape is not None}
     shapes |= {b.name: b.shape for b in plan.buffers}
+    numbers = {a.name: a.number for a in plan.arguments if a.number is not None}
     body = Source(depth=1)
     _buffers(plan, body)
     if len(plan.stages) == 1 and not _hides_names(plan.stages[0]):
         stage = plan.stages[0]
         tensors = [*stage_reads(stage), *stage_writes(stage)]
-        scope = Scope({n: shapes[n] for n in tensors}, others=shapes)
+        scope = Scope({n: shapes[n] for n in tensors}, others=shapes, numbers=numbers)
         _stage(stage, body, scope, helpers=source, prefix="")
     else:
         given: list[list[str]] = []
         for index, stage in enumerate(plan.stages):
-            given.append(_stage_function(index, stage, source, shapes))
-        _calls(plan, body, Scope(shapes), given)
+            given.append(_stage_function(index, stage, source, Scope(shapes, numbers=numbers)))
+        _calls(plan, body, Scope(shapes, numbers=numbers), given)
     body.add(f"return {', '.join(plan.results)}")
     source.add()
     source.add()
@@ -144,7 +148,7 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(LOWEST)
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
-    helpers += window_helpers(plan)
+    helpers += window_helpers(plan) + fold_helpers(plan)
     if any(isinstance(s, RankPlan) for s in plan.stages):
         helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
@@ -161,7 +165,11 @@ def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
         return stage.is_one_hot or stage.function == "mark_cols"
-    return isinstance(stage, RowsPlan | RankPlan) and stage.rows_each is not None
+    if isinstance(stage, RowsPlan) and stage.has_middle:
+        return False
+    if isinstance(stage, RowsPlan | RankPlan | TransposePlan):
+        return stage.rows_each is not None
+    return False
 
 
 def stage_name(index: int, stage: Stage) -> str:
@@ -170,17 +178,17 @@ def stage_name(index: int, stage: Stage) -> str:
     return f"stage_{index + 1}_{words}" if words else f"stage_{index + 1}"
 
 
-def _stage_function(
-    index: int, stage: Stage, source: Source, shapes: Mapping[str, tuple[Size, ...]]
-) -> list[str]:
-    """Print it; the arguments that it takes."""
+def _stage_function(index: int, stage: Stage, source: Source, whole: Scope) -> list[str]:
+    """Print it; the arguments that it takes. `whole` has all tensors and numbers."""
     tensors = _tensors(stage)
     body = Source(depth=1)
-    scope = Scope({name: shapes[name] for name in tensors}, others=shapes)
+    scope = Scope(
+        {name: whole.shapes[name] for name in tensors}, others=whole.shapes, numbers=whole.numbers
+    )
     _stage(stage, body, scope, helpers=source, prefix=f"stage_{index + 1}_")
     lines = without_unused(body.lines)
     text = "\n".join(lines)
-    tensors += [name for name in scope.borrowed if f"{name}.shape" in text]
+    tensors += [name for name in scope.borrowed if re.search(rf"\b{name}\b", text)]
     source.add()
     source.add()
     given = [*tensors, *([TIME] if is_step(stage) else [])]
@@ -197,7 +205,9 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
         case MatmulPlan():
             MatmulPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case TransposePlan():
-            TransposePrinter(stage, source, scope).print()
+            _transpose_printer(stage)(stage, source, scope).print()
+        case FoldPlan():
+            FoldPrinter(stage, source, scope).print()
         case ConvolutionPlan():
             printer = _convolution_printer(stage)
             printer(stage, source, scope, helpers=helpers, prefix=prefix).print()
@@ -207,6 +217,13 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case _:
             _by_index(stage, source, scope)
+
+
+def _transpose_printer(plan: TransposePlan) -> type[TransposePrinter]:
+    """How it is tiled."""
+    if plan.is_blocked:
+        return BlockTransposePrinter
+    return TransposePrinter if plan.rows_each is None else ShortTransposePrinter
 
 
 def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter]:
@@ -231,7 +248,7 @@ def _by_index(stage: ByIndexPlan, source: Source, scope: Scope) -> None:
 
 
 def _buffers(plan: Plan, source: Source) -> None:
-    arguments = {a.name: a for a in plan.arguments if a.shape is not None}
+    arguments = {a.name: a for a in plan.arguments}
     known: dict[str, tuple[Size, ...]] = {
         a.name: a.shape for a in plan.arguments if a.shape is not None
     }
@@ -246,10 +263,11 @@ def _buffers(plan: Plan, source: Source) -> None:
 def _shape_text(
     buffer: Buffer, arguments: Mapping[str, Argument], known: Mapping[str, tuple[Size, ...]]
 ) -> str:
+    numbers = {name: a.number for name, a in arguments.items() if a.number is not None}
     for name, argument in arguments.items():
         if argument.shape == buffer.shape and not buffer.cols_of:
             return f"{name}.shape"
-    scope = Scope(known)
+    scope = Scope(known, numbers=numbers)
     parts = [scope.from_shapes(size) for size in buffer.shape[:-1]]
     owner = buffer.cols_of.removeprefix("-")
     from_last = owner != buffer.cols_of or not owner

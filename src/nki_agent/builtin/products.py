@@ -43,6 +43,9 @@ DEEP_TILES = 4
 """Tiles of rows that add up such parts: half of the PSUM banks, so that the next may begin."""
 KEPT_SHARE = 0.5
 """Part of SBUF that a whole w may take."""
+AxisGroup = tuple[int, ...]
+TRANSPOSE_SHORT = 128
+"""Rows of a stored transpose up to this length are stored several at a time."""
 TRANSPOSE_COLS = 2048
 """Columns of a transpose's source that are loaded at a time."""
 MATRIX_RANK = 2
@@ -163,7 +166,7 @@ class MatmulPlanner:
         order = self.alignments[0].order
         fences = frozenset({-1, 1 - len(self.node.shape)} if self.group.loop else {-1})
         groups = merge_axes(order, sizes, by_set, fences=fences)
-        if moving_axes(w_walks) & set(groups[-2]):
+        if moving_axes(w_walks, sizes) & set(groups[-2]):
             # Rows share one w: an axis along which w moves is a loop, even if it is all rows.
             groups = merge_axes(order, sizes, by_set, fences=fences | {-MATRIX_RANK})
         return Matrices(tuple(groups[:-2]), groups[-2], sizes)
@@ -228,7 +231,7 @@ class MatmulPlanner:
         lowering.bind(self.node.id, product)
         for source, axes in self.operands.items():
             walks = self._walks(source, axes)
-            place = self._place(space, moving_axes(walks))
+            place = self._place(space, moving_axes(walks, space.sizes))
             if self.graph[source].op is Op.IOTA:
                 lowering.offer(source, place, self._access(space, "", walks))
                 continue
@@ -318,11 +321,16 @@ def plan_transpose(
                 Walk(dict(zip(order, contiguous_strides(source.shape), strict=True)), 0),
             ]
         )
-    fences = {minor, minor + 1, -1} | ({1 - rank} if group.loop else set())
+    fences = {minor + 1} | ({1 - rank} if group.loop else set())
     groups = merge_axes(order, sizes, walks, fences=frozenset(fences))
     n_group = next(g for g in groups if minor in g)
     m_group = groups[-1]
     loops = [g for g in groups if g not in (n_group, m_group)]
+    m, n = group_size(m_group, sizes), group_size(n_group, sizes)
+    inner = _neighbours(loops, (m_group, n_group), walks, sizes)
+    is_blocked = inner is not None and max(n) < TRANSPOSE_SHORT // 2 and not group.loop
+    if is_blocked and inner is not None:
+        loops = [*(g for g in loops if g not in inner), *inner]
     sides = []
     for side, name in enumerate((buffers[graph.base(view.id).id].name, buffers[node.id].name)):
         own = [w[side] for w in walks]
@@ -334,14 +342,38 @@ def plan_transpose(
                 offset=tuple(w.offset for w in own),
             )
         )
+    is_short = max(m) <= TRANSPOSE_SHORT and max(n) > max(m)
+    each = max(1, TRANSPOSE_COLS // TRANSPOSE_SHORT)
     return TransposePlan(
         title="transpose",
         batch=tuple(group_size(g, sizes) for g in loops),
         source=sides[0],
         target=sides[1],
         dtype=buffers[node.id].dtype,
-        m=group_size(m_group, sizes),
-        n=group_size(n_group, sizes),
+        m=m,
+        n=n,
         col_block=TRANSPOSE_COLS,
+        rows_each=each if is_short and not (is_blocked or group.loop) else None,
+        is_blocked=is_blocked,
         is_step=bool(group.loop),
     )
+
+
+def _neighbours(
+    loops: Sequence[AxisGroup],
+    minor: tuple[AxisGroup, AxisGroup],
+    walks: Sequence[Sequence[Walk]],
+    sizes: Sequence[dict[int, int]],
+) -> tuple[AxisGroup, AxisGroup] | None:
+    """The loops whose steps in the source are whole rows, and whole runs of columns."""
+    own = [w[0] for w in walks]
+    found = []
+    for group in minor:
+        size, step = group_size(group, sizes), group_stride(group, own, sizes)
+        reach = tuple(a * b for a, b in zip(size, step, strict=True))
+        found.append(next((g for g in loops if group_stride(g, own, sizes) == reach), None))
+    rows, cols = found
+    is_small = max(group_size(minor[0], sizes)) <= TRANSPOSE_SHORT // 2
+    if rows is None or cols is None or rows == cols or not is_small:
+        return None
+    return rows, cols

@@ -18,10 +18,9 @@ from nki_agent.builtin.graph import (
     Op,
     contiguous_strides,
 )
-from nki_agent.builtin.moves import concat, cut
 from nki_agent.builtin.rolling import Carried, Moving, Operand, Rolled, Staying, Within
 from nki_agent.builtin.rules import Ref, Rules
-from nki_agent.builtin.scans import add_scan
+from nki_agent.builtin.scans import BEFORE, add_scan
 
 
 class NotLinearError(Exception):
@@ -52,7 +51,7 @@ class _Scan:
     rank: int = 0
     order: list[int] = field(default_factory=list)
     _made: dict[int, Ref] = field(default_factory=dict)
-    _states: Ref | None = None
+    _sources: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if len(self.rolled.carried) != 1:
@@ -107,13 +106,11 @@ class _Scan:
                 return self._before(operand)
 
     def _before(self, operand: Carried) -> Ref:
-        """The states with the initial one in front and without the last."""
-        states = self._value(operand.position)
-        shape = self.rules.node(states).shape
-        axis = len(shape) - 1
-        kept = cut(self.rules, states, axis, 0, shape[axis] - 1)
-        first = self._initial(operand.initial, shape)
-        return concat(self.rules, [first, kept], axis)
+        """The states that the steps find."""
+        if self.rolled.num_steps == 1:
+            raise NotLinearError
+        self._value(operand.position)
+        return Ref(add_scan(self.rules.builder, "linear" + BEFORE, self._sources))
 
     def _initial(self, initial: int, shape: tuple[int, ...]) -> Ref:
         node = self.rules.builder.nodes[initial]
@@ -156,10 +153,10 @@ class _Scan:
         self._initial(self.rolled.carried[position], shape)
         rest = found.rest if found.rest is not None else 0.0
         factor = found.factor if found.factor is not None else 1.0
-        sources = [
+        self._sources = [
             self.rules.broadcast(self.rules.lift(value), shape).id for value in (factor, rest)
         ]
-        return Ref(add_scan(self.rules.builder, "linear", sources))
+        return Ref(add_scan(self.rules.builder, "linear", self._sources))
 
     def _linear(self, position: int, state: int) -> _Linear:
         """The node as factor * state + rest."""

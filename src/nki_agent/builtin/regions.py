@@ -119,11 +119,12 @@ class Regions:
 
     def _pattern(self, layout: Layout, windows: Sequence[Window], spread: str) -> str:
         terms = [self._scope.size(layout.offset)] if any(layout.offset) else []
-        for window, stride in zip(windows, layout.strides, strict=True):
-            if any(stride) and window.start != "0":
-                terms.append(times(window.start, self._scope.size(stride)))
+        steps = self.paces(layout.strides)
+        for window, step in zip(windows, steps, strict=True):
+            if step != "0" and window.start != "0":
+                terms.append(times(window.start, step))
         row, col = windows[-2:]
-        row_step, col_step = (self._scope.size(s) if any(s) else "0" for s in layout.strides[-2:])
+        row_step, col_step = steps[-2:]
         row_count = spread or (row.count if row_step != "0" else "1")
         col_count = col.count if col_step != "0" else "1"
         pattern = [
@@ -131,6 +132,28 @@ class Regions:
             [col_step if col_step != "0" else "1", str(col_count)],
         ]
         return access_pattern(layout.tensor, pattern, terms)
+
+    def paces(self, strides: Sequence[Size]) -> list[str]:
+        """Each stride as text; "0" where the tensor does not vary.
+
+        Where the two axes of a tile are walked as one, the last stride is that of both.
+        """
+        counts = [axis.size for axis in self._axes]
+        if len(strides) < len(counts):
+            counts = [*counts[: len(strides) - 1], ()]
+        return [
+            self._scope.pace(stride, counts[axis], _span(strides, counts, axis + 1))
+            if any(stride)
+            else "0"
+            for axis, stride in enumerate(strides)
+        ]
+
+
+def _span(strides: Sequence[Size], counts: Sequence[Size], axis: int) -> Size:
+    """How far a whole axis reaches: the stride of the one before it, where they lie row by row."""
+    if axis >= len(strides):
+        return ()
+    return tuple(n * step for n, step in zip(counts[axis], strides[axis], strict=False))
 
 
 def _slice(window: Window, axis: Axis) -> str:

@@ -31,8 +31,9 @@ from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
-from nki_agent.builtin.plan import RowsPlan, Stored
+from nki_agent.builtin.plan import RowsPlan, Stored, Total
 from nki_agent.builtin.row_parts import RowPart, find_row_parts
+from nki_agent.builtin.row_space import Space, longest_as_rows
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
 from nki_agent.builtin.tile_steps import (
@@ -50,6 +51,7 @@ from nki_agent.builtin.tile_steps import (
     step_writes,
 )
 from nki_agent.builtin.titles import describe
+from nki_agent.builtin.totals import added_axes, total_walks
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -77,46 +79,6 @@ class Demand:
     """Part of SBUF that a plan may fill by its own count."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Space:
-    """The iteration space of a stage after merging: axis groups from the outermost to columns."""
-
-    groups: tuple[tuple[int, ...], ...]
-    sizes: tuple[dict[int, int], ...]
-    is_flat: bool
-
-    @property
-    def outer(self) -> tuple[tuple[int, ...], ...]:
-        """Groups that become loops around everything."""
-        return self.groups[:-1] if self.is_flat else self.groups[:-2]
-
-    @property
-    def is_one_row(self) -> bool:
-        """Whether there is one row, which every value then belongs to."""
-        return not self.is_flat and all(
-            size == 1 for size in group_size(self.groups[-2], self.sizes)
-        )
-
-    def place(self, axes: frozenset[int], *, has_col_loop: bool) -> Place:
-        """Kind and level of a value that varies along these axes."""
-        touched = [bool(axes & set(group)) for group in self.groups]
-        outer = touched[: len(self.outer)]
-        col = touched[-1]
-        row = col if self.is_flat else touched[-2] or self.is_one_row
-        level = max((i + 1 for i, on in enumerate(outer) if on), default=0)
-        if has_col_loop and col:
-            level = len(outer) + 1
-        if row:
-            level = len(outer) + 1 + has_col_loop
-        kind = {
-            (True, True): Kind.FULL,
-            (True, False): Kind.ROW,
-            (False, True): Kind.VECTOR,
-            (False, False): Kind.ONE,
-        }[row, col]
-        return Place(kind, level)
-
-
 class RowsPlanner:
     """Plans one group of nodes."""
 
@@ -131,14 +93,17 @@ class RowsPlanner:
     ) -> None:
         """`buffers` names every value in HBM by its base node; `outputs` are the nodes to store."""
         self.captured = captured
-        self.group = group
+        self.fold = group.fold
+        self.group = replace(group, nodes=tuple(n for n in group.nodes if n != group.fold))
         self.graph = captured.graph
         self.buffers = buffers
-        self.outputs = outputs
+        self.outputs = [n for n in outputs if n != group.fold]
         self.chip = chip
         self.alignments = [self._align(g_index) for g_index in range(len(captured.graphs))]
         share_axes(self.alignments)
         self.operands = self._find_operands()
+        self.added = added_axes(captured, self.alignments, self.fold)
+        self.by_memory: Space | None = None
 
     def _align(self, index: int) -> Alignment:
         graph = self.captured.graphs[index]
@@ -177,14 +142,17 @@ class RowsPlanner:
         pairs = zip(self.captured.graphs, self.alignments, strict=True)
         return [walk_of_result(g, node, a, stored, i) for i, (g, a) in enumerate(pairs)]
 
-    def _space(self) -> _Space:
+    def _space(self) -> Space:
         first = self.alignments[0]
         sizes = tuple(a.sizes for a in self.alignments)
         walks = [self._walks(s, axes) for s, axes in self.operands.items()]
         walks += [self._output_walks(node) for node in self.outputs]
+        if self.fold is not None:
+            walks.append(total_walks(self.captured, self.alignments, self.fold, self.buffers))
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
         reduced = self._reduced()
         fences = frozenset({min(reduced)}) if reduced else frozenset()
+        fences |= {f for axis in self.added for f in (axis, axis + 1)}
         time = first.order[0] if self.group.loop else 0
         if not reduced:
             # Rows of which every second column is read stay rows, to be cut out of whole ones.
@@ -202,27 +170,27 @@ class RowsPlanner:
                 hint="make the reduced axes the last ones and contiguous",
             )
         if len(groups) == 1 and not reduced:
-            return _Space((*outside, *groups), sizes, is_flat=True)
+            return Space((*outside, *groups), sizes, is_flat=True)
         if len(groups) == 1:
-            return _Space((*outside, (), groups[0]), sizes, is_flat=False)
-        groups = self._longest_as_rows(groups, sizes)
+            return Space((*outside, (), groups[0]), sizes, is_flat=False)
+        if self.fold is not None:
+            return self._space_of_total(groups, sizes)
+        self.by_memory = Space((*outside, *groups), sizes, is_flat=False)
+        groups = longest_as_rows(groups, sizes, self.chip.partitions)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
-        return _Space((*outside, *groups), sizes, is_flat=is_flat)
+        return Space((*outside, *groups), sizes, is_flat=is_flat)
 
-    def _longest_as_rows(
+    def _space_of_total(
         self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
-    ) -> list[tuple[int, ...]]:
-        """Put the longest of the outer axes on the partitions, where the last leaves most idle.
-
-        Which of them are loops and in which order changes no value.
-        """
+    ) -> Space:
+        """The axis of the total innermost, and the longest of the others on the partitions."""
         *outer, cols = groups
-        longest = max(outer, key=lambda group: max(group_size(group, sizes)))
-        filled = max(group_size(outer[-1], sizes))
-        if filled >= self.chip.partitions or max(group_size(longest, sizes)) < 2 * filled:
-            return groups
-        return [*(group for group in outer if group is not longest), longest, cols]
+        added = next(group for group in outer if self.added & set(group))
+        rest = [group for group in outer if group is not added]
+        rows = max(rest, key=lambda group: max(group_size(group, sizes)), default=())
+        outside = [group for group in rest if group is not rows]
+        return Space((*outside, added, rows, cols), sizes, is_flat=False, has_total=True)
 
     def _reduced(self) -> frozenset[int]:
         """Axes that are reduced at any shape set: where they have one element they are not seen."""
@@ -243,8 +211,10 @@ class RowsPlanner:
         space = self._space()
         cols = group_size(space.groups[-1], space.sizes)
         is_reduced = bool(self._reduced())
-        if (packed := self._plan_packed(space)) is not None:
-            return packed
+        if self.fold is None:
+            packed = self._plan_packed(space) or self._plan_middle(space)
+            if packed is not None:
+                return packed
         room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
         plan = self._plan_blocks(space, room, demand)
         usable = self.chip.sbuf_usable_partition_bytes
@@ -263,7 +233,7 @@ class RowsPlanner:
             )
         return plan
 
-    def _plan_blocks(self, space: _Space, room: int, demand: Demand) -> RowsPlan:
+    def _plan_blocks(self, space: Space, room: int, demand: Demand) -> RowsPlan:
         """Blocks of columns that fit, or whole rows where columns depend on each other."""
         is_reduced = bool(self._reduced())
         cols = group_size(space.groups[-1], space.sizes)
@@ -285,7 +255,7 @@ class RowsPlanner:
             plan = self._lower(space, block)
         return plan
 
-    def _plan_strips(self, space: _Space, room: int, demand: Demand) -> RowsPlan | None:
+    def _plan_strips(self, space: Space, room: int, demand: Demand) -> RowsPlan | None:
         """Rows in strips; None if whole vectors do not fit, or a scan needs whole rows."""
         ops = {self.graph[n].op for n in self.group.nodes}
         if self.group.loop or ops & {Op.SCAN, Op.LANES}:
@@ -301,7 +271,7 @@ class RowsPlanner:
             block //= 2
         return None
 
-    def _lower_strips(self, space: _Space, row_level: int, block: int) -> RowsPlan:
+    def _lower_strips(self, space: Space, row_level: int, block: int) -> RowsPlan:
         places = {
             node: space.place(varying(self.alignments, node), has_col_loop=False)
             for node in self.group.nodes
@@ -317,7 +287,10 @@ class RowsPlanner:
         lowering.reserve(stored.name for stored in self.buffers.values())
         self._begin({})
         walks = {s: self._walks(s, axes) for s, axes in self.operands.items()}
-        operands = {s: space.place(moving_axes(w), has_col_loop=False) for s, w in walks.items()}
+        operands = {
+            s: space.place(moving_axes(w, space.sizes), has_col_loop=False)
+            for s, w in walks.items()
+        }
         lower_strips(
             lowering,
             passes,
@@ -343,7 +316,7 @@ class RowsPlanner:
             passes=passes.count,
         )
 
-    def _plan_packed(self, space: _Space) -> RowsPlan | None:
+    def _plan_packed(self, space: Space) -> RowsPlan | None:
         """Several short rows in each partition, where transfers and tiles are too short else."""
         if space.is_flat:
             return None
@@ -354,6 +327,29 @@ class RowsPlanner:
             return None
         try:
             plan = self._lower(space, None, each)
+        except UnsupportedError:
+            return None
+        room = self.chip.sbuf_usable_partition_bytes
+        return plan if self._bytes(plan, buffers=BUFFERS) <= room else None
+
+    def _plan_middle(self, space: Space) -> RowsPlan | None:
+        """Short rows along an axis that another one fills the partitions with."""
+        if self.by_memory is None or self.group.loop or not self.by_memory.outer or space.is_flat:
+            return None
+        *outer, middle, cols = self.by_memory.groups
+        rows = max(outer, key=lambda group: max(group_size(group, space.sizes)))
+        outside = [group for group in outer if group is not rows]
+        width, count = (max(group_size(g, space.sizes)) for g in (cols, middle))
+        itemsize = min(self.buffers[n].dtype.itemsize for n in self._wide_values())
+        each = min(COL_BLOCK // width, count) if width else 0
+        filled = max(group_size(rows, space.sizes))
+        by_position = any(self.graph.base(s).op is Op.IOTA for s in self.operands)
+        short = width * itemsize < SHORT_ROW_BYTES and each >= ROWS_EACH_MIN
+        if not short or by_position or filled < FLAT_ROWS_MAX or self._find_row_parts(space):
+            return None
+        turned = Space((*outside, middle, rows, cols), space.sizes, is_flat=False, has_middle=True)
+        try:
+            plan = self._lower(turned, None, each)
         except UnsupportedError:
             return None
         room = self.chip.sbuf_usable_partition_bytes
@@ -372,7 +368,7 @@ class RowsPlanner:
         """Bytes of one partition if nothing is reused within an iteration."""
         width = max(plan.cols) if plan.col_block is None else min(plan.col_block, max(plan.cols))
         each = plan.rows_each or 1
-        total = 0
+        total = 0 if plan.total is None else 2 * width * DType.FLOAT32.itemsize
         for level, steps in enumerate(plan.levels):
             copies = buffers if level == len(plan.levels) - 1 else 1
             cuts = [step for step in steps if isinstance(step, Cut)]
@@ -383,9 +379,9 @@ class RowsPlanner:
                 total += copies * tile.dtype.itemsize * elems
         return total
 
-    def _lower(self, space: _Space, block: int | None, each: int | None = None) -> RowsPlan:
+    def _lower(self, space: Space, block: int | None, each: int | None = None) -> RowsPlan:
         has_col_loop = block is not None and not space.is_flat
-        num_levels = len(space.outer) + 2 + has_col_loop
+        num_levels = len(space.outer) + 2 + has_col_loop - space.has_middle
         places = {
             node: space.place(varying(self.alignments, node), has_col_loop=has_col_loop)
             for node in self.group.nodes
@@ -403,10 +399,11 @@ class RowsPlanner:
         self._begin(self._find_row_parts(space) if whole else {})
         for source, axes in self.operands.items():
             walks = self._walks(source, axes)
-            place = space.place(moving_axes(walks), has_col_loop=has_col_loop)
+            place = space.place_read(walks, has_col_loop=has_col_loop)
             self._load(lowering, space, source, walks, place)
         for node_id in self.group.nodes:
             lowering.lower(self.graph[node_id])
+        total = self._total(lowering, space)
         lowering.expect(self.outputs)
         loaded = set(self._kept_rows)
         for node_id in self.outputs:
@@ -414,7 +411,9 @@ class RowsPlanner:
         for access, tile in self._kept_rows.items():
             if access not in loaded:
                 lowering.emit(tile.level, Store(access=access, src=tile))
-        levels = [fold_negations(steps) for steps in lowering.levels]
+        levels = lowering.levels
+        if total is None:
+            levels = [fold_negations(steps) for steps in levels]
         levels[-1], cuts = self._spread(space, levels[-1], block, lowering.taken_names, each)
         return RowsPlan(
             title=describe(self.captured, self.group.nodes),
@@ -427,14 +426,33 @@ class RowsPlanner:
             is_flat=space.is_flat,
             rows_each=each,
             levels=tuple(tuple(steps) for steps in levels),
+            has_middle=space.has_middle,
             cuts=cuts,
             after=tuple(self.after),
             is_step=bool(self.group.loop),
+            total=total,
+        )
+
+    def _total(self, lowering: Lowering, space: Space) -> Total | None:
+        """What is added up over the innermost loop."""
+        if self.fold is None:
+            return None
+        node = self.graph[self.fold]
+        stored = self.buffers[node.id]
+        return Total(
+            source=lowering.settle(self.graph.base(node.inputs[0]).id),
+            function=node.function,
+            target=self._access(
+                space,
+                stored.name,
+                total_walks(self.captured, self.alignments, self.fold, self.buffers),
+            ),
+            dtype=stored.dtype,
         )
 
     def _spread(
         self,
-        space: _Space,
+        space: Space,
         steps: list[Step],
         block: int | None,
         names: Mapping[str, int],
@@ -457,15 +475,18 @@ class RowsPlanner:
         if (
             by_position
             or self.group.loop
+            or self.fold is not None
             or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES
         ):
             # Functions of phases do not know which rows and columns they are given.
+            return spread, ()
+        if space.has_middle:
             return spread, ()
         last = len(space.outer) + 1 + (block is not None and not space.is_flat)
         between = any(0 < tile.level < last for step in spread for tile in step_reads(step))
         return spread, () if between else find_cuts(spread, estimate)
 
-    def _num_tiles(self, space: _Space, width: int, each: int) -> int:
+    def _num_tiles(self, space: Space, width: int, each: int) -> int:
         sizes = [max(group_size(g, space.sizes)) for g in space.groups]
         if space.is_flat:
             tiles = -(-sizes[-1] // (self.chip.partitions * width))
@@ -473,7 +494,7 @@ class RowsPlanner:
         rows = -(-sizes[-2] // (self.chip.partitions * each))
         return math.prod(sizes[:-2]) * rows * -(-sizes[-1] * each // width)
 
-    def _access(self, space: _Space, tensor: str, walks: Sequence[Walk]) -> Access:
+    def _access(self, space: Space, tensor: str, walks: Sequence[Walk]) -> Access:
         strides = tuple(group_stride(group, walks, space.sizes) for group in space.groups)
         return Access(tensor=tensor, strides=strides, offset=tuple(w.offset for w in walks))
 
@@ -486,7 +507,7 @@ class RowsPlanner:
     def _load(
         self,
         lowering: Lowering,
-        space: _Space,
+        space: Space,
         source: int,
         walks: Sequence[Walk],
         place: Place,
@@ -517,7 +538,7 @@ class RowsPlanner:
             lowering.emit(place.level, cut)
         lowering.bind(source, tile)
 
-    def _store(self, lowering: Lowering, space: _Space, node_id: int) -> None:
+    def _store(self, lowering: Lowering, space: Space, node_id: int) -> None:
         name, dtype = self.buffers[node_id].name, self.buffers[node_id].dtype
         tile = lowering.finish(node_id, f"{name}_tile", dtype)
         access = self._access(space, name, self._output_walks(node_id))
@@ -549,13 +570,13 @@ class RowsPlanner:
         loaded = any(isinstance(step, Load) for step in made)
         return loaded and part is not None and part.step != 1
 
-    def _has_steps(self, space: _Space) -> bool:
+    def _has_steps(self, space: Space) -> bool:
         """Whether a tensor is read or written column by column, which whole rows in SBUF avoid."""
         if space.is_flat:
             return False
         return any(part.step != 1 for part in self._find_row_parts(space).values())
 
-    def _find_row_parts(self, space: _Space) -> dict[Access, RowPart]:
+    def _find_row_parts(self, space: Space) -> dict[Access, RowPart]:
         """Parts of rows that are cut out of whole ones."""
         cols = group_size(space.groups[-1], space.sizes)
         both = frozenset(space.groups[-1]), frozenset(space.groups[-2])
@@ -563,7 +584,9 @@ class RowsPlanner:
         for source, axes in self.operands.items():
             walks = self._walks(source, axes)
             base = self.graph.base(source)
-            if base.op is not Op.IOTA and all(moving_axes(walks) & axis for axis in both):
+            if base.op is not Op.IOTA and all(
+                moving_axes(walks, space.sizes) & axis for axis in both
+            ):
                 loads.append(self._access(space, self.buffers[base.id].name, walks))
         for node_id in self.outputs:
             if all(varying(self.alignments, node_id) & axis for axis in both):

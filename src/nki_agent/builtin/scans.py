@@ -17,6 +17,8 @@ from nki_agent.builtin.tile_steps import Fill, Kind, Number, Scan, Tile
 
 BACKWARD = "_backward"
 """Ends the function of a scan that runs from the last column to the first."""
+BEFORE = "_before"
+"""Ends the function of a scan that gives each column the state that it finds; 0 to the first."""
 
 
 def add_scan(builder: GraphBuilder, function: str, sources: Sequence[int]) -> int:
@@ -56,7 +58,7 @@ def lower_scan(lowering: Tiles, node: Node) -> Tile:
     place = lowering.places[node.id]
     if lowering.is_packed or place.kind is not Kind.FULL:
         raise UnsupportedError(node.origin, "a scan of a value that is the same in every row")
-    function = node.function.removesuffix(BACKWARD)
+    function = node.function.removesuffix(BACKWARD).removesuffix(BEFORE)
     tiles = [_tile_of(lowering, source) for source in node.inputs]
     if function != "linear":
         tiles.append(_column(lowering, lowering.number(0.0)))
@@ -68,6 +70,7 @@ def lower_scan(lowering: Tiles, node: Node) -> Tile:
         op="add" if function == "add" else "multiply",
         initial=1.0 if function == "multiply" else 0.0,
         is_backward=node.function.endswith(BACKWARD),
+        is_before=node.function.endswith(BEFORE),
     )
     lowering.emit(place.level, step)
     return dst

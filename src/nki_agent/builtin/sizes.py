@@ -7,17 +7,20 @@ small whole factors, so that none holds by chance alone more often than it must.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, permutations, product
 
 from nki_agent.builtin.tile_steps import Size
 
 Named = tuple[str, Size]
+Form = Callable[[Sequence[Named], Size], str | None]
 FACTOR_MAX = 16
 """The largest factor or share of a size that is tried."""
 SHIFT_MAX = 64
 """The largest number that is added to a size."""
+STEPS = sorted(range(2, FACTOR_MAX + 1), key=lambda step: (step.bit_count(), step))
+"""Steps of windows that are tried: powers of two first, since small counts fit several."""
 WINDOW_REST_MAX = 16
 """The largest number that is added before windows are counted."""
 FACTORS_MAX = 3
@@ -25,23 +28,55 @@ FACTORS_MAX = 3
 
 
 def derive_size(axes: Sequence[Named], value: Size) -> str | None:
-    """An expression in brackets where it needs them; None if no simple form holds."""
+    """An expression of sizes alone, in brackets where it needs them; None if no form holds."""
+    forms = (_scaled, _sum, _scaled_product, _product_of_sum, _rest_of_three)
+    return _first(forms, axes, value)
+
+
+def derive_shifted(axes: Sequence[Named], value: Size) -> str | None:
+    """An expression with a number beside the size: padding, windows.
+
+    There are many such, so that some fit small sizes by chance: ask only where nothing else holds.
+    """
+    return _first((_shifted, _windows), axes, value)
+
+
+def _first(forms: Sequence[Form], axes: Sequence[Named], value: Size) -> str | None:
     known: dict[Size, str] = {}
     for text, size in axes:
         if any(n != 1 for n in size):
             known.setdefault(tuple(size), text)
     named = [(text, size) for size, text in known.items()]
-    for find in (_scaled, _sum, _scaled_product, _product_of_sum, _windows):
-        if (found := find(named, value)) is not None:
-            return found
-    return None
+    return next((found for form in forms if (found := form(named, value)) is not None), None)
+
+
+def derived_sizes(axes: Sequence[Named]) -> Iterator[Named]:
+    """The sizes themselves, then products, quotients and sums of two of them, each value once."""
+    known: dict[Size, str] = {}
+    for text, size in axes:
+        known.setdefault(tuple(size), text)
+    single = [(text, size) for size, text in known.items()]
+    yield from single
+    for (first, a), (second, b) in combinations(single, 2):
+        pairs = list(zip(a, b, strict=True))
+        yield f"({first} * {second})", tuple(x * y for x, y in pairs)
+        yield f"({first} + {second})", tuple(x + y for x, y in pairs)
+        for left, right, over in (
+            (first, second, pairs),
+            (second, first, [p[::-1] for p in pairs]),
+        ):
+            if all(y and x % y == 0 for x, y in over):
+                yield f"({left} // {right})", tuple(x // y for x, y in over)
 
 
 def _scaled(named: Sequence[Named], value: Size) -> str | None:
-    """A size times a small factor or a share of it, and perhaps a number more."""
-    for text, size in named:
-        if (made := _times(text, size, value)) is not None:
-            return made
+    """A size times a small factor, or a share of it."""
+    made = (_times(text, size, value) for text, size in named)
+    return next((text for text in made if text is not None), None)
+
+
+def _shifted(named: Sequence[Named], value: Size) -> str | None:
+    """A size, or a small multiple of it, and a number more or less."""
     for text, size in named:
         if len(set(size)) == 1:
             continue
@@ -60,7 +95,7 @@ def _scaled(named: Sequence[Named], value: Size) -> str | None:
 
 def _windows(named: Sequence[Named], value: Size) -> str | None:
     """How many windows move along a size: what is left of it in steps, rounded down."""
-    for step in range(2, FACTOR_MAX + 1):
+    for step in STEPS:
         for text, size in named:
             if len(set(size)) == 1:
                 continue
@@ -99,6 +134,8 @@ def _sum(named: Sequence[Named], value: Size) -> str | None:
                     return f"({x} + {times}{y})"
                 if all(p - factor * q == v for p, q, v in pairs):
                     return f"({x} - {times}{y})"
+                if factor > 1 and all(p - q == factor * v for p, q, v in pairs):
+                    return f"(({x} - {y}) // {factor})"
     return None
 
 
@@ -117,13 +154,32 @@ def _products(named: Sequence[Named]) -> Iterator[Named]:
             yield text, tuple(math.prod(v) for v in values)
 
 
-def _product_of_sum(named: Sequence[Named], value: Size) -> str | None:
-    """(a + n) * b, and the like: a stride over rows that were padded or put side by side."""
+def _product_of_sum(
+    named: Sequence[Named], value: Size, *, depth: int = FACTORS_MAX - 1
+) -> str | None:
+    """(a + n) * b * c, and the like: rows that were padded, cut or put side by side."""
     for text, size in named:
         if not all(size) or any(v % n for v, n in zip(value, size, strict=True)):
             continue
         rest = tuple(v // n for v, n in zip(value, size, strict=True))
-        inner = _scaled(named, rest) or _sum(named, rest)
+        inner = _scaled(named, rest) or _sum(named, rest) or _shifted(named, rest)
+        if inner is None and depth > 1:
+            inner = _product_of_sum(named, rest, depth=depth - 1)
         if inner is not None:
             return f"{inner} * {text}"
+    return None
+
+
+def _rest_of_three(named: Sequence[Named], value: Size) -> str | None:
+    """What two parts leave of a size, or a share of it: one weight's columns in a joint one."""
+    for (whole, a), (first, b), (second, c) in permutations(named, 3):
+        for count, share in product((1, 2, 3, 4), repeat=2):
+            found = list(zip(a, b, c, value, strict=True))
+            part = first if count == 1 else f"{count} * {first}"
+            if all(n - count * p - q == share * v for n, p, q, v in found):
+                rest = f"{whole} - {part} - {second}"
+                return f"({rest})" if share == 1 else f"(({rest}) // {share})"
+            if all(n - count * p == share * q * v for n, p, q, v in found):
+                over = second if share == 1 else f"({share} * {second})"
+                return f"(({whole} - {part}) // {over})"
     return None

@@ -9,6 +9,7 @@ from nki_agent.builtin.plan import (
     BagPlan,
     ByIndexPlan,
     ConvolutionPlan,
+    FoldPlan,
     MatmulPlan,
     Matrix,
     PickPlan,
@@ -32,7 +33,7 @@ def stage_reads(stage: Stage) -> list[str]:
             found += [s.access.tensor for s in loads]
         case MatmulPlan():
             found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels)]
-        case TransposePlan():
+        case TransposePlan() | FoldPlan():
             found = [stage.source.tensor]
         case ConvolutionPlan():
             found = [stage.x, stage.weight, *_loaded(stage.levels)]
@@ -66,10 +67,11 @@ def stage_writes(stage: Stage) -> list[str]:
     match stage:
         case RowsPlan():
             found = [s.access.tensor for s in stage.steps if isinstance(s, Store)]
+            found += [] if stage.total is None else [stage.total.target.tensor]
         case MatmulPlan() | ConvolutionPlan() | PoolPlan():
             steps = [step for level in stage.levels for step in level]
             found = [s.access.tensor for s in steps if isinstance(s, Store)]
-        case TransposePlan():
+        case TransposePlan() | FoldPlan():
             found = [stage.target.tensor]
         case RankPlan():
             found = [m.tensor for m in (stage.values, stage.places) if m is not None]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nki_agent.builtin.align import Alignment, align, fits_window
+from nki_agent.builtin.align import Alignment, align, fits_window, inner_axes
 from nki_agent.builtin.graph import (
     ROWWISE,
     SOURCES,
@@ -22,6 +22,9 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
 )
 from nki_agent.builtin.matching import Attention, find_attention
+
+WHOLE_ROWS_ELEMS = 2**15
+"""Values of this many columns, all that a stage makes together, leave room in SBUF."""
 
 
 class StageKind(StrEnum):
@@ -34,6 +37,7 @@ class StageKind(StrEnum):
     CONVOLUTION = "convolution"
     POOL = "pool"
     PICK = "pick"
+    FOLD = "fold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Group:
     attention: Attention | None = None
     loop: int = 0
     """The loop over time that it is a part of; 0 is none."""
+    fold: int | None = None
+    """The one of the nodes that adds up over a loop of the stage."""
 
 
 def divide(graphs: Sequence[Graph]) -> list[Group]:
@@ -68,8 +74,8 @@ def divide(graphs: Sequence[Graph]) -> list[Group]:
         elif node.op in WINDOWED:
             draft = _Draft(StageKind(node.op.value), [node.id], seed=node.id)
             groups.append(draft)
-        elif node.op is Op.TRANSPOSE:
-            draft = _Draft(StageKind.TRANSPOSE, [node.id])
+        elif node.op in (Op.TRANSPOSE, Op.FOLD):
+            draft = _Draft(StageKind(node.op.value), [node.id])
             groups.append(draft)
         elif node.op is Op.PICK:
             draft = _pick_draft(graph, node, groups)
@@ -81,8 +87,9 @@ def divide(graphs: Sequence[Graph]) -> list[Group]:
         if node.op in ROWWISE and node.id not in inside:
             _join_producers(graphs, node, groups, owner)
     _join_siblings(graphs, groups, owner)
+    _join_folds(graphs, groups, owner)
     return [
-        Group(d.kind, tuple(sorted(d.nodes)), d.attention, _loop_of(graph, d))
+        Group(d.kind, tuple(sorted(d.nodes)), d.attention, _loop_of(graph, d), d.fold)
         for d in _ordered(graph, groups, owner)
     ]
 
@@ -93,6 +100,7 @@ class _Draft:
     nodes: list[int]
     seed: int | None = None
     attention: Attention | None = None
+    fold: int | None = None
 
 
 def _attention_draft(attention: Attention, groups: list[_Draft]) -> _Draft:
@@ -145,6 +153,38 @@ def _join_siblings(graphs: Sequence[Graph], groups: list[_Draft], owner: dict[in
             alive = first in groups and second in groups and first is not second
             if rows and alive and _sources(graph, first) & _sources(graph, second):
                 _try_join(graphs, first, second, groups, owner)
+
+
+def _join_folds(graphs: Sequence[Graph], groups: list[_Draft], owner: dict[int, _Draft]) -> None:
+    """What a scan's stage makes is added up before it leaves SBUF, where nobody else reads it."""
+    graph = graphs[0]
+    users = graph.users()
+    for draft in [d for d in groups if d.kind is StageKind.FOLD]:
+        node = graph[draft.nodes[0]]
+        base = graph.base(node.inputs[0]).id
+        maker = owner.get(base)
+        if maker is None or maker.kind is not StageKind.ROWS or maker.fold is not None:
+            continue
+        has_scan = any(graph[n].op is Op.SCAN for n in maker.nodes)
+        alone = users[base] == [node.inputs[0]] and users[node.inputs[0]] == [node.id]
+        if has_scan and alone and all(_adds_up(g, maker.nodes, node.id) for g in graphs):
+            maker.fold = node.id
+            maker.nodes = sorted({*maker.nodes, node.id})
+            groups.remove(draft)
+            owner[node.id] = maker
+
+
+def _adds_up(graph: Graph, nodes: Sequence[int], fold: int) -> bool:
+    """Whether a reduction goes along one axis in front of the columns, and whole rows fit."""
+    alignment = align(graph, nodes)
+    node = graph[fold]
+    axes = None if alignment is None else inner_axes(graph, node.inputs[0], alignment)
+    if axes is None:
+        return False
+    shape = graph[node.inputs[0]].shape
+    gone = [axes[a] for a in node.axes if shape[a] != 1]
+    cols = shape[-1 - len(node.axes)]
+    return len(gone) == 1 and gone[0] != -1 and cols * len(nodes) <= WHOLE_ROWS_ELEMS
 
 
 def _sources(graph: Graph, draft: _Draft) -> set[tuple[object, ...]]:

@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.sizes import derive_size
+from nki_agent.builtin.sizes import derive_shifted, derive_size, derived_sizes
 from nki_agent.builtin.tile_steps import Number, Size
 
 LINE_MAX = 100
@@ -39,6 +39,14 @@ class Source:
                 for number, term in enumerate(found[2].split(" + ")):
                     self.add(f"+ {term}" if number else term)
             self.add(f"){found[3]}")
+            return
+        if len(indent) + len(line) > LINE_MAX and (found := _PATTERN.match(line)):
+            self.add("pattern=[")
+            self.depth += 1
+            for pair in found[1].split("], ["):
+                self.add(f"[{pair}],")
+            self.depth -= 1
+            self.add(f"]{found[2]}")
             return
         if len(indent) + len(line) <= LINE_MAX or "(" not in line or line.startswith("#"):
             self.lines.append((indent + line).rstrip())
@@ -78,6 +86,7 @@ class Source:
 
 
 _SUM = re.compile(r"^(\w+)=([^()]+ \+ [^()]+?)(,?)$")
+_PATTERN = re.compile(r"^pattern=\[\[(.+)\]\](,?)$")
 _CALL = re.compile(r"[\w\]]\(")
 
 
@@ -118,8 +127,10 @@ class Scope:
     names: dict[str, Size] = field(default_factory=dict)
     others: Mapping[str, Sequence[Size]] = field(default_factory=dict)
     """Tensors that the code does not touch, whose shapes may explain a size all the same."""
+    numbers: Mapping[str, Size] = field(default_factory=dict)
+    """Arguments that are sizes themselves."""
     borrowed: dict[str, None] = field(default_factory=dict)
-    """Those of them that it names."""
+    """Those of the tensors and numbers that it names."""
 
     def size(self, value: Size) -> str:
         """An expression for a size: a name, a shape, a product of shapes, or a number.
@@ -133,6 +144,34 @@ class Scope:
             if known == value:
                 return name
         return self.from_shapes(value)
+
+    def pace(self, stride: Size, count: Size, span: Size) -> str:
+        """An expression for the stride of an axis; where its count is one, any stride is right.
+
+        There it is taken for `span`, what the next axis reaches over, if that explains the others.
+
+        Raises:
+            UnsupportedError: as in `size`, at the shape sets where the axis is longer.
+        """
+        try:
+            return self.size(stride)
+        except UnsupportedError:
+            live = [index for index, number in enumerate(count) if number != 1]
+            if len(span) == len(stride) and _pick(span, live) == _pick(stride, live):
+                return self.size(span)
+            if len(live) < PLACES_MIN:
+                raise
+            return self._at(live).size(_pick(stride, live))
+
+    def _at(self, live: Sequence[int]) -> Scope:
+        """The same scope at some of the shape sets."""
+        return Scope(
+            shapes={t: [_pick(s, live) for s in shape] for t, shape in self.shapes.items()},
+            names={name: _pick(size, live) for name, size in self.names.items()},
+            others={t: [_pick(s, live) for s in shape] for t, shape in self.others.items()},
+            numbers={name: _pick(size, live) for name, size in self.numbers.items()},
+            borrowed=self.borrowed,
+        )
 
     def from_shapes(self, value: Size, prefer: str = "", *, from_last: bool = False) -> str:
         """The expression in terms of shapes alone, those of the tensor `prefer` first.
@@ -152,23 +191,48 @@ class Scope:
         scaled = (_scaled_axis(tensor, self.shapes[tensor], value) for tensor in order)
         if (text := next(filter(None, scaled), None) or self._borrow(value)) is not None:
             return text
-        axes = list(self._axes(order))
-        for find_any in (_ratio_of_axes, _next_to_axis, derive_size, _table_by_axis):
-            if (text := find_any(axes, value)) is not None:
-                return text
+        return self._derive(order, value)
+
+    def _derive(self, order: Sequence[str], value: Size) -> str:
+        """An expression of several sizes, of those at hand if they do."""
+        own, whole = list(self._axes(order)), list(self._all_sizes(order))
+        for forms in ((_ratio_of_axes, derive_size), (_next_to_axis, derive_shifted)):
+            for axes in (own, whole):
+                found = (form(axes, value) for form in forms)
+                if (text := next((t for t in found if t is not None), None)) is not None:
+                    return self._name(text)
         raise UnsupportedError(
-            "a size", f"{value} at the task's shape sets follows from no argument"
+            "a size",
+            f"{value} at the task's sizes follows from no argument",
+            hint="declare the sizes that it is made from in `SHAPES`, or use another `--model`",
         )
 
+    def _name(self, text: str) -> str:
+        """Note which arguments an expression names that the code does not have yet."""
+        for name in re.findall(r"[A-Za-z_]\w*", text):
+            if name in self.numbers or (name in self.others and name not in self.shapes):
+                self.borrowed[name] = None
+        return text
+
     def _borrow(self, value: Size) -> str | None:
-        """A size by an axis of another tensor, which is then passed along."""
+        """A size by a number, or by an axis of another tensor, which is then passed along."""
+        for name, size in self.numbers.items():
+            if size == value:
+                return self._name(name)
         for tensor, shape in self.others.items():
             if tensor in self.shapes:
                 continue
             if (text := _one_axis(tensor, shape, value, from_last=False)) is not None:
-                self.borrowed[tensor] = None
-                return text
+                return self._name(text)
         return None
+
+    def _all_sizes(self, order: Sequence[str]) -> Iterator[tuple[str, Size]]:
+        """Every axis of the tensors at hand, every number, every axis of the other tensors."""
+        yield from self._axes(order)
+        yield from self.numbers.items()
+        for tensor, shape in self.others.items():
+            if tensor not in self.shapes:
+                yield from ((f"{tensor}.shape[{axis}]", size) for axis, size in enumerate(shape))
 
     def _axes(self, order: Sequence[str]) -> Iterator[tuple[str, Size]]:
         """Every axis of the tensors as text, and its size."""
@@ -187,18 +251,12 @@ class Scope:
                 return made
         if len(set(value)) == 1:
             return literal(value[0])
-        if (made := self._from_shape(value) or self._from_sum(value)) is not None:
+        if (made := self._from_shape(value)) is not None:
             return made
-        for tensor, shape in self.others.items():
-            for axis, size in enumerate(shape):
-                if (made := _made_from(value, f"{tensor}.shape[{axis}]", size)) is not None:
-                    self.borrowed[tensor] = None
-                    return made
-        for text, size in self._axes(list(self.shapes)):
-            known = dict(zip(size, value, strict=True))
-            if all(known[n] == v for n, v in zip(size, value, strict=True)):
-                return _choice(text, {n: literal(v) for n, v in known.items()})
-        raise UnsupportedError("a number", f"{value} at the task's shape sets follows from no size")
+        for text, size in derived_sizes(list(self._all_sizes(list(self.shapes)))):
+            if (made := _made_from(value, text, size)) is not None:
+                return self._name(made)
+        raise UnsupportedError("a number", f"{value} at the task's sizes follows from no size")
 
     def _from_shape(self, value: Number) -> str | None:
         """A number that is made from a size, or from the product of some sizes of one tensor."""
@@ -211,17 +269,6 @@ class Scope:
                 size = _multiply([shape[axis] for axis in product])
                 if (made := _made_from(value, f"({text})", size)) is not None:
                     return made
-        return None
-
-    def _from_sum(self, value: Number) -> str | None:
-        """A number that is made from the sum of two sizes."""
-        sizes: dict[Size, str] = {}
-        for text, size in self._axes(list(self.shapes)):
-            sizes.setdefault(tuple(size), text)
-        for (first, a), (second, b) in combinations(sizes.items(), 2):
-            total = tuple(x + y for x, y in zip(first, second, strict=True))
-            if (made := _made_from(value, f"({a} + {b})", total)) is not None:
-                return made
         return None
 
 
@@ -243,6 +290,10 @@ class PartScope(Scope):
             name = f"factor_{len(self.given) + 1}" if self.given else "factor"
             self.given[name] = value
             return name
+
+
+def _pick(size: Size, live: Sequence[int]) -> Size:
+    return tuple(size[index] for index in live)
 
 
 def _one_axis(tensor: str, shape: Sequence[Size], value: Size, *, from_last: bool) -> str | None:
@@ -277,16 +328,26 @@ def _scaled_axis(tensor: str, shape: Sequence[Size], value: Size) -> str | None:
     return None
 
 
+PLACES_MIN = 2
+"""Shape sets that an expression must hold at: at one alone, anything does."""
+RATIO_MAX = 8
+"""The largest number in a quotient of two sizes."""
 _PARTS = (3, 4, 5, 6)
 """Parts of an axis that a size may count, as the last third of queries, keys and values."""
 
 
 def _ratio_of_axes(axes: Sequence[tuple[str, Size]], value: Size) -> str | None:
-    for first, large in axes:
-        for second, small in axes:
-            exact = all(b and a == b * v for a, b, v in zip(large, small, value, strict=True))
-            if exact and first != second:
-                return f"({first} // {second})"
+    for factor in range(1, RATIO_MAX + 1):
+        times = "" if factor == 1 else f"{factor} * "
+        for first, large in axes:
+            for second, small in axes:
+                if first == second:
+                    continue
+                found = list(zip(large, small, value, strict=True))
+                if all(b and a == factor * b * v for a, b, v in found):
+                    return f"({first} // ({times}{second}))" if times else f"({first} // {second})"
+                if times and all(b and factor * a == b * v for a, b, v in found):
+                    return f"({times}{first} // {second})"
     return None
 
 
@@ -298,24 +359,11 @@ def _next_to_axis(axes: Sequence[tuple[str, Size]], value: Size) -> str | None:
     return None
 
 
-def _table_by_axis(axes: Sequence[tuple[str, Size]], value: Size) -> str | None:
-    """A size of the module that no argument has, such as a number of heads, by one that differs."""
-    for text, size in axes:
-        known = dict(zip(size, value, strict=True))
-        if len(set(size)) > 1 and all(known[n] == v for n, v in zip(size, value, strict=True)):
-            return _choice(text, {n: str(v) for n, v in known.items()})
-    return None
-
-
-def _choice(text: str, known: Mapping[int, str]) -> str:
-    """One of several texts by a size; the last where no other fits."""
-    *others, last = known.items()
-    return f"({' else '.join([*(f'{v} if {text} == {n}' for n, v in others), last[1]])})"
-
-
 def _made_from(value: Number, name: str, size: Size) -> str | None:
     if any(n <= (_SMALL if len(set(value)) == 1 else 0) for n in size) or set(size) == {1}:
         return None
+    if len(set(value)) > 1 and (share := _share_of(value, size)) is not None:
+        return f"{literal(share)} / {name}"
     forms = {
         f"1.0 / {name}": [1 / n for n in size],
         f"1.0 / ({name} - 1)": [1 / (n - 1) if n > 1 else math.inf for n in size],
@@ -329,6 +377,13 @@ def _made_from(value: Number, name: str, size: Size) -> str | None:
                 continue
             return text
     return None
+
+
+def _share_of(value: Number, size: Size) -> float | None:
+    """The number of which each value is one part in `size`, if it is the same everywhere."""
+    products = [v * n for v, n in zip(value, size, strict=True)]
+    is_same = all(math.isclose(p, products[0], rel_tol=_CLOSE) for p in products)
+    return products[0] if is_same else None
 
 
 _SMALL = 16

@@ -218,6 +218,8 @@ class Scan:
     op: str
     initial: float
     is_backward: bool
+    is_before: bool = False
+    """Whether a column gets the state in front of it; the first gets `initial`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

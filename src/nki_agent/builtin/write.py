@@ -6,13 +6,15 @@ disk.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nki_agent.builtin.capture import Captured, capture_task
 from nki_agent.builtin.plan import Argument, Plan
 from nki_agent.builtin.planner import plan_kernel
 from nki_agent.builtin.printer import print_plan
 from nki_agent.builtin.rows import Demand
 from nki_agent.chip.spec import Target, load_chip
-from nki_agent.task.task import StaticArgument, Task, TensorArgument
+from nki_agent.task.task import ShapeSet, StaticArgument, Task, TensorArgument
 
 
 def write_kernel(task: Task, target: Target, *, demand: Demand | None = None) -> str:
@@ -32,29 +34,25 @@ def make_plan(task: Task, captured: Captured, target: Target, *, demand: Demand)
     """The plan for a captured task."""
     return plan_kernel(
         captured,
-        arguments=_arguments(task),
+        arguments=_arguments(captured.shape_sets),
         result_names=tuple(output.name for output in task.outputs),
         chip=load_chip(target),
         demand=demand,
     )
 
 
-def _arguments(task: Task) -> tuple[Argument, ...]:
+def _arguments(shape_sets: Sequence[ShapeSet]) -> tuple[Argument, ...]:
     found = []
-    for index, argument in enumerate(task.arguments):
-        if isinstance(argument, StaticArgument):
-            found.append(Argument(name=argument.name, shape=None))
-            continue
-        shapes = []
-        for shape_set in task.shape_sets:
-            same = shape_set.arguments[index]
-            assert isinstance(same, TensorArgument)
-            shapes.append(same.shape)
-        found.append(
-            Argument(
-                name=argument.name,
-                shape=tuple(zip(*shapes, strict=True)),
-                dtype=argument.dtype,
+    for same in zip(*(shape_set.arguments for shape_set in shape_sets), strict=True):
+        name = same[0].name
+        tensors = [a for a in same if isinstance(a, TensorArgument)]
+        numbers = [a.value for a in same if isinstance(a, StaticArgument) and type(a.value) is int]
+        if tensors:
+            shape = tuple(zip(*(tensor.shape for tensor in tensors), strict=True))
+            found.append(Argument(name=name, shape=shape, dtype=tensors[0].dtype))
+        else:
+            is_size = len(numbers) == len(same) > 1
+            found.append(
+                Argument(name=name, shape=None, number=tuple(numbers) if is_size else None)
             )
-        )
     return tuple(found)

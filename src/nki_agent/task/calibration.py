@@ -7,9 +7,10 @@ both ends, as the engines do it.
 
 - The tolerance class is settled with the own one on standard values; where no class holds it, with
   the single one.
-- Big and tiny trials take the strongest scale that the single one survives. What they are for shows
-  as NaN, infinity or a factor, so their tolerance is made up to ten times as wide where either
-  needs it. A kernel that keeps scores in a narrow dtype may still lose there.
+- Big and tiny trials take the strongest scale that the single one survives with room: a kernel that
+  sums in another order may err some times as much where values cancel. What they are for shows as
+  NaN, infinity or a factor, so their tolerance is made up to ten times as wide where either needs
+  it. A kernel that keeps scores in a narrow dtype may still lose there.
 - Offset and spikes of the big family go to row operations, and there to the inputs that the
   reference ignores a shift of, or passes through: softmax, layer norm, log-sum-exp. A missing row
   maximum overflows there, and so does a stand-in for it.
@@ -45,7 +46,7 @@ from nki_agent.task.reference import Precision
 from nki_agent.task.sampler import Origin, Source, UserSampler
 from nki_agent.task.task import ShapeSet, TensorKind
 from nki_agent.task.tolerance import ToleranceClass, find_wider, tolerance_for
-from nki_agent.task.trial import arrange, stand_in
+from nki_agent.task.trial import arrange, round_results, stand_in
 
 Array = NDArray[Any]
 
@@ -57,6 +58,9 @@ NUM_DRAWS = 3
 """Draws that a stand-in must pass where it is not calm: routing and saturation vary by the draw."""
 SLACKS = (1.0, 2.0, 5.0, 10.0)
 """Widenings of the tolerance in a family where the reference is badly conditioned."""
+OTHER_ORDER = 8.0
+"""An honest kernel's arithmetic may err so many times as much as that of the single stand-in: what
+cancels in a row depends on the order of sums, on the form of a product, and on the draw."""
 ELEMS_MAX = 1 << 23
 """Elements of all tensors together up to which a task is tried out while loading."""
 FLOPS_MAX = 4_000_000_000
@@ -307,8 +311,8 @@ def _settle_family(
     state: Calibration, family: Family, ladder: tuple[FamilyScale, ...], *, factor: float
 ) -> FamilyScale:
     for rung in ladder:
-        survived = _try_scale(state, rung, Precision.SINGLE, factor=factor)
-        if survived > HONEST_SHARE * SLACKS[-1]:
+        needed = _try_scale(state, rung, Precision.SINGLE, factor=factor)
+        if needed > SLACKS[-1]:
             continue
         if rung.factor != ladder[0].factor:
             state.notes.append(
@@ -316,8 +320,8 @@ def _settle_family(
                 f"{ladder[0].factor:g}"
             )
         if _is_narrow(state.shapes):
-            survived = max(survived, _try_scale(state, rung, Precision.OWN, factor=factor))
-        slack = next((s for s in SLACKS if survived <= HONEST_SHARE * s), SLACKS[-1])
+            needed = max(needed, _try_scale(state, rung, Precision.OWN, factor=factor))
+        slack = next((s for s in SLACKS if needed <= s), SLACKS[-1])
         if family is Family.TINY and state.cancels:
             slack = max(slack, CANCELLING_SLACK)
         return replace(rung, slack=slack)
@@ -334,7 +338,7 @@ def _is_narrow(shapes: ShapeSet) -> bool:
 def _try_scale(
     state: Calibration, scale: FamilyScale, precision: Precision, *, factor: float
 ) -> float:
-    """A stand-in's worst error at this scale; infinite where the reference breaks."""
+    """How many times as wide limits must be at this scale; infinite where the reference breaks."""
     worst = 0.0
     for number in range(NUM_DRAWS):
         name = f"scale {scale.factor:g} {number}"
@@ -345,11 +349,21 @@ def _try_scale(
             return np.inf
         if not all(is_finite(outputs) for outputs in pair):
             return np.inf
-        worst = max(worst, _worst(state, state.tolerance, [pair]))
+        worst = max(worst, _need(state, pair, precision))
         is_calm = precision is Precision.SINGLE and _is_calm(state, worst)
-        if is_calm or worst > HONEST_SHARE * SLACKS[-1]:
+        if is_calm or worst > SLACKS[-1]:
             break
     return worst
+
+
+def _need(state: Calibration, pair: Pair, precision: Precision) -> float:
+    """The share of the limits that honest kernels need: one rounding, and arithmetic with room."""
+    share = _worst(state, state.tolerance, [pair])
+    if precision is Precision.OWN:
+        return share / HONEST_SHARE
+    wanted, _ = pair
+    rounded = _worst(state, state.tolerance, [(wanted, round_results(state.shapes, wanted))])
+    return rounded + OTHER_ORDER * max(0.0, share - rounded)
 
 
 def _is_calm(state: Calibration, share: float) -> bool:

@@ -12,11 +12,13 @@
 Law: `dev` is where a kernel is proven, `perf` where its speed is claimed, and `odd`, if it is
 there, one more choice of sizes that a kernel must be right at. The constructor takes sizes by name.
 Every parameter and buffer is declared, since its values come from the trial and never from the
-file. Shapes, bytes and FLOPs come from a run without data.
+file. Shapes, bytes and FLOPs come from a run without data. A size that a kernel cannot read from
+its tensors (free_sizes.py) follows them as a number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
 
@@ -37,16 +39,24 @@ from nki_agent.task.declaration import (
     Sizes,
 )
 from nki_agent.task.form import FileForm
+from nki_agent.task.free_sizes import find_free, names_in
 from nki_agent.task.recipe import STANDARD_STRENGTH, infer_profile
 from nki_agent.task.record import Record
 from nki_agent.task.sampler import Origin, Source, UserSampler
-from nki_agent.task.task import Output, ShapeSet, TensorArgument, TensorKind, Work
+from nki_agent.task.task import (
+    Output,
+    ShapeSet,
+    StaticArgument,
+    TensorArgument,
+    TensorKind,
+    Work,
+)
 from nki_agent.task.values import to_stored
 from nki_agent.task.work import make_work
 
 
-def make_shapes(form: FileForm, *, name: str, seed: int) -> tuple[ShapeSet, Record]:
-    """The task at one choice of its sizes, from a run without data.
+def make_shapes(form: FileForm, sizes: Sizes, *, name: str, seed: int) -> tuple[ShapeSet, Record]:
+    """The task at one choice of its sizes, from a run without data; `name` is the choice's.
 
     Raises:
         TaskError: constructor, forward, parameters or outputs are not as declared.
@@ -54,7 +64,6 @@ def make_shapes(form: FileForm, *, name: str, seed: int) -> tuple[ShapeSet, Reco
     from nki_agent.task import torch_meta  # noqa: PLC0415 - PyTorch is optional
 
     declared = require_declared(form)
-    sizes = declared.shapes[name]
     inputs, parameters = _make_arguments(form, sizes)
     call = Call(
         user=form.user,
@@ -72,7 +81,7 @@ def make_shapes(form: FileForm, *, name: str, seed: int) -> tuple[ShapeSet, Reco
     sources = tuple(_make_source(declared, a, sizes, seed=seed) for a in arguments)
     shapes = ShapeSet(
         name=name,
-        arguments=arguments,
+        arguments=(*arguments, *_free_sizes(declared, arguments, given, sizes)),
         outputs=outputs,
         work=_replace_work(work, declared, sizes),
         scales={},
@@ -80,6 +89,19 @@ def make_shapes(form: FileForm, *, name: str, seed: int) -> tuple[ShapeSet, Reco
         sampler=UserSampler(function=None, sources=sources),
     )
     return shapes, record
+
+
+def _free_sizes(
+    declared: Declared, tensors: Sequence[TensorArgument], given: Sizes, sizes: Sizes
+) -> tuple[StaticArgument, ...]:
+    """What the module or the outputs need and no tensor tells."""
+    axes = (axis for output in declared.outputs.values() for axis in output.shape)
+    wanted = {*given, *(name for axis in axes for name in names_in(axis))}
+    free = find_free(declared, wanted)
+    names = make_unique(free, taken=[tensor.name for tensor in tensors])
+    return tuple(
+        StaticArgument(name=name, value=sizes[size]) for name, size in zip(names, free, strict=True)
+    )
 
 
 def require_declared(form: FileForm) -> Declared:

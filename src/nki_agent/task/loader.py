@@ -8,7 +8,9 @@ must not depend on anything but its arguments.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from nki_agent.base.hashes import hash_text
@@ -22,7 +24,7 @@ from nki_agent.task.arguments import (
 )
 from nki_agent.task.calibration import CANCELLING, Calibration, calibrate
 from nki_agent.task.choice import choose_tolerance
-from nki_agent.task.declaration import DEV, ODD, PERF
+from nki_agent.task.declaration import DEV, ODD, PERF, Sizes
 from nki_agent.task.declared import at_scales_of, make_shapes, require_declared
 from nki_agent.task.family import STANDARD_SCALE
 from nki_agent.task.firstrun import (
@@ -51,6 +53,9 @@ from nki_agent.task.tolerance import ToleranceClass
 from nki_agent.task.userfile import read_user_file
 from nki_agent.task.values import has_torch_type
 from nki_agent.task.work import in_tolerated_formats, make_work
+
+PROBE = "probe"
+"""The name of a shape set at sizes that the file does not name."""
 
 
 def load_task(path: Path, *, name: str | None = None, handed: HandedFiles | None = None) -> Task:
@@ -107,7 +112,8 @@ def _assemble_declared(form: FileForm, *, seed: int, task_id: str) -> Task:
     """A task from declarations: the dev shapes are run, the others followed without data."""
     loading = Loading(form=form, seed=seed, is_torch=True, by_name=True)
     found = {
-        name: make_shapes(form, name=name, seed=seed) for name in require_declared(form).shapes
+        name: make_shapes(form, sizes, name=name, seed=seed)
+        for name, sizes in require_declared(form).shapes.items()
     }
     shapes, record = found[DEV]
     sampler = shapes.sampler
@@ -123,7 +129,13 @@ def _assemble_declared(form: FileForm, *, seed: int, task_id: str) -> Task:
         task_id=task_id,
         perf=others.get(PERF, settled.shapes),
         odd=others.get(ODD),
+        resize=partial(_resize, form, seed),
     )
+
+
+def _resize(form: FileForm, seed: int, sizes: Sizes) -> ShapeSet:
+    shapes, _ = make_shapes(form, sizes, name=PROBE, seed=seed)
+    return shapes
 
 
 def _settle(
@@ -152,6 +164,7 @@ def _make_task(
     task_id: str,
     perf: ShapeSet,
     odd: ShapeSet | None,
+    resize: Callable[[Sizes], ShapeSet] | None = None,
 ) -> Task:
     user = loading.user
     dev = in_tolerated_formats(settled.shapes, settled.tolerance)
@@ -167,6 +180,7 @@ def _make_task(
         perf=dev if perf is settled.shapes else in_tolerated_formats(perf, settled.tolerance),
         odd=odd and in_tolerated_formats(odd, settled.tolerance),
         notes=tuple(dict.fromkeys(settled.notes)),
+        resize=resize,
     )
 
 

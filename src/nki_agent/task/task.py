@@ -8,7 +8,7 @@ is proven on and the one its speed is measured on.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +24,7 @@ from nki_agent.task.tolerance import Tolerance, ToleranceClass, tolerance_for
 Array = NDArray[Any]
 StaticValue = int | float | bool | None
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Part of every task's hash: rises when the same file starts to mean another task."""
 GIVEN = "given"
 """The name of the only shape set of a user's task."""
@@ -187,6 +187,13 @@ class Task:
     """One more choice of sizes, unlike each other, that a kernel must be right at."""
     notes: tuple[str, ...] = ()
     """What was decided while loading that a user should know."""
+    resize: Callable[[Mapping[str, int]], ShapeSet] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Makes the task at other sizes than its own, or raises a TaskError; it has no trials there.
+
+    None where the file declares no sizes, or runs in a process of its own.
+    """
 
     @property
     def shape_sets(self) -> tuple[ShapeSet, ...]:

@@ -85,7 +85,7 @@ def measure(question: Measure) -> Measured:
     """Call the reference once, on shapes or on values."""
     form = find_form(read_user_file(FOLDER / question.name, handed=_handed(question.source)))
     if form.declared is not None:
-        shapes, _ = make_shapes(form, name=DEV, seed=SEED)
+        shapes, _ = make_shapes(form, form.declared.sizes, name=DEV, seed=SEED)
         num_elems = [t.num_elems for t in shapes.tensors] + [o.num_elems for o in shapes.outputs]
         return Measured(
             elems=sum(num_elems),

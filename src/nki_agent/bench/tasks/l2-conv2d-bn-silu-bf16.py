@@ -13,7 +13,7 @@ INPUTS = {"x": "bfloat16[B, C, H, W]"}
 PARAMETERS = {
     "weight": "bfloat16[OUT, C, 3, 3] weight_out_in",
     "mean": "float32[OUT]",
-    "variance": "float32[OUT] variance",
+    "variance": "float32[OUT] positive",
     "gain": "float32[OUT] gain",
     "shift": "float32[OUT] bias",
 }

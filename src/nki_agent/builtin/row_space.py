@@ -1,0 +1,77 @@
+"""The iteration space of a pass over rows: which axes are loops, rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nki_agent.builtin.align import Walk, group_size, moving_axes
+from nki_agent.builtin.pending import Place
+from nki_agent.builtin.tile_steps import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The iteration space of a stage after merging: axis groups from the outermost to columns."""
+
+    groups: tuple[tuple[int, ...], ...]
+    sizes: tuple[dict[int, int], ...]
+    is_flat: bool
+    has_total: bool = False
+    """Whether the last of `outer` is the innermost loop, over which a total is made."""
+    has_middle: bool = False
+    """Whether the last of `outer` lies inside of each partition, between rows and columns."""
+
+    @property
+    def outer(self) -> tuple[tuple[int, ...], ...]:
+        """Groups that become loops around everything."""
+        return self.groups[:-1] if self.is_flat else self.groups[:-2]
+
+    @property
+    def is_one_row(self) -> bool:
+        """Whether there is one row, which every value then belongs to."""
+        return not self.is_flat and all(
+            size == 1 for size in group_size(self.groups[-2], self.sizes)
+        )
+
+    def place(self, axes: frozenset[int], *, has_col_loop: bool) -> Place:
+        """Kind and level of a value that varies along these axes."""
+        touched = [bool(axes & set(group)) for group in self.groups]
+        outer = touched[: len(self.outer)]
+        col = touched[-1]
+        row = col if self.is_flat else touched[-2] or self.is_one_row
+        loops = outer[:-1] if self.has_total or self.has_middle else outer
+        row |= self.has_middle and outer[-1]
+        level = max((i + 1 for i, on in enumerate(loops) if on), default=0)
+        if has_col_loop and col:
+            level = len(loops) + 1
+        if row:
+            level = len(loops) + 1 + has_col_loop
+        if self.has_total and outer[-1]:
+            level = len(loops) + 2
+        kind = {
+            (True, True): Kind.FULL,
+            (True, False): Kind.ROW,
+            (False, True): Kind.VECTOR,
+            (False, False): Kind.ONE,
+        }[row, col]
+        return Place(kind, level)
+
+    def place_read(self, walks: Sequence[Walk], *, has_col_loop: bool) -> Place:
+        """Kind and level of a tensor that is read along these walks."""
+        return self.place(moving_axes(walks, self.sizes), has_col_loop=has_col_loop)
+
+
+def longest_as_rows(
+    groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...], partitions: int
+) -> list[tuple[int, ...]]:
+    """Put the longest of the outer axes on the partitions, where the last leaves most idle.
+
+    Which of them are loops and in which order changes no value.
+    """
+    *outer, cols = groups
+    longest = max(outer, key=lambda group: max(group_size(group, sizes)))
+    filled = max(group_size(outer[-1], sizes))
+    if filled >= partitions or max(group_size(longest, sizes)) < 2 * filled:
+        return groups
+    return [*(group for group in outer if group is not longest), longest, cols]
