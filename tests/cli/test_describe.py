@@ -85,3 +85,9 @@ def test_what_cannot_be_described_is_named(
     task = str(write_task(tmp_path))
     called = call("solve", *(task if option == "TASK" else option for option in options))
     assert (called.code, words in called.err) == (2, True), called.err
+
+
+def test_words_cost_of_the_same_budget(tmp_path: Path) -> None:
+    called = describe(tmp_path, block(TASK), options=("--yes", "--budget-tokens", "0"))
+    assert (called.code, "its budget is 0" in called.err) == (1, True), called.err
+    assert "Traceback" not in called.err

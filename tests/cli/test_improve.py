@@ -141,3 +141,32 @@ def test_model_that_gives_up_leaves_its_reason(tmp_path: Path) -> None:
     assert (called.code, called.document["end"]) == (1, "gave_up")
     config = json.loads((the_run(tmp_path) / "config.json").read_text())
     assert (config["goal"], config["seed"]) == ("fix", 3)
+
+
+# A right kernel of the user's stays one, whatever comes.
+@pytest.mark.parametrize(
+    ("command", "source", "end"), [("fix", WRONG, "run_budget"), ("optimize", SLOW, "solved")]
+)
+def test_budget_of_nothing_asks_nobody(command: str, source: str, end: str, tmp_path: Path) -> None:
+    options = ("--budget-tokens", 0)
+    called = improve(tmp_path, command, source, use("submit", source=RIGHT), options=options)
+    assert (called.document["end"], called.document["turns"]) == (end, 0), called.err
+    assert json.loads((the_run(tmp_path) / "config.json").read_text())["budget"]["tokens"] == 0
+
+
+def test_prompt_tools_and_prices_are_those_of_the_run(tmp_path: Path) -> None:
+    options = ("--prompt", "plain", "--tools", "compile", "--gpu-hour", 1.0)
+    called = improve(tmp_path, "fix", WRONG, use("verify_kernel", source=RIGHT), options=options)
+    run = the_run(tmp_path)
+    config = json.loads((run / "config.json").read_text())
+    assert config["ablation"] == {"prompt": "plain", "tools": ["compile_kernel"]}
+    assert config["tariff"]["usd_per_hour"] == 1.0
+    assert called.document["usd"] > 0
+    assert "There is no tool `verify_kernel`" in (run / "trajectory.jsonl").read_text()
+
+
+def test_kernel_for_the_surface_of_instructions_is_judged_by_it(tmp_path: Path) -> None:
+    options = ("--surface", "isa")
+    called = improve(tmp_path, "fix", RIGHT, use("submit", source=RIGHT), options=options)
+    assert called.document["before"]["stage"] == "refused"
+    assert "NK119" in first_words(the_run(tmp_path))

@@ -130,7 +130,8 @@ def _begin_fix(wish: Wish, judge: Judge) -> Start | None:
     if before.right:
         _end(wish, before, before, new=None, by=NOBODY)
         return None
-    fixed = fix_source(wish.kernel.files, wish.kernel.main, target=wish.config.target)
+    config, kernel = wish.config, wish.kernel
+    fixed = fix_source(kernel.files, kernel.main, target=config.target, surface=config.surface)
     if fixed.text == wish.source:
         return Start(goal=Goal.FIX, source=wish.source, verdict=before)
     after = judge_start(wish, judge, fixed.text)
