@@ -16,16 +16,34 @@ from pathlib import Path
 import msgspec
 
 from nki_agent.agent.episode import End
+from nki_agent.agent.prompt import Prompt
 from nki_agent.agent.trajectory import Finished, Past, Started, Trajectory, read_trajectory
 from nki_agent.base.errors import UsageError
 from nki_agent.base.linefile import find_free_name
+from nki_agent.chip.spec import Target
+from nki_agent.llm.protocol import Model
+from nki_agent.task.task import Task
 
 STOPPED = frozenset({End.INTERRUPTED, End.FAILED, End.MODEL_AWAY, End.RUN_BUDGET, End.BUDGET})
 """Ends after which an episode can go on."""
 
 
+def make_start(task: Task, prompt: Prompt, *, model: Model, target: Target) -> Started:
+    """The first line of an episode; `begin_or_go_on` gives it its time."""
+    return Started(
+        at="",
+        task=task.id,
+        task_hash=task.hash,
+        model=model.name,
+        mode=prompt.mode,
+        target=target.value,
+        prompt_hash=prompt.hash,
+    )
+
+
 def begin_or_go_on(trajectory: Trajectory, started: Started) -> None:
     """Write the first line of an episode; or, where its file has one, go on after what it holds."""
+    started = msgspec.structs.replace(started, at=trajectory.now())
     path = trajectory.path
     if path is None or not path.exists():
         trajectory.add(started)

@@ -71,6 +71,12 @@ EPISODES_HELP = "Episodes at once; two a worker if left out, of which one waits 
 EPISODES_PER_WORKER = 2
 
 
+Targets = Annotated[str, typer.Option(help=f"{TARGET_HELP} Several: `trn2,trn3`.")]
+RESUME_HELP = "Go on with this run; nothing else is read."
+Resume = Annotated[Path | None, typer.Option(metavar="RUN", help=RESUME_HELP)]
+Workers = Annotated[int | None, typer.Option(min=1, max=WORKERS_MAX, help="Judging processes.")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """What this machine gives to a run; not part of its config."""
@@ -78,7 +84,8 @@ class Machine:
     archive: Path | None
     workers: int | None
     episodes: int | None
-    trust_suite: bool
+    trusts: bool
+    """Whether the files of the suite may run in this process."""
     as_json: bool
 
 
@@ -89,9 +96,7 @@ def run(
     split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
     suite: Annotated[Path | None, typer.Option(metavar="DIR", help=SUITE_HELP)] = None,
     task: Annotated[list[str] | None, typer.Option(help="One task by its id; repeatable.")] = None,
-    target: Annotated[str, typer.Option(help=f"{TARGET_HELP} Several: `trn2,trn3`.")] = (
-        DEFAULT_TARGET.value
-    ),
+    target: Targets = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
     turns: Turns = None,
     prompt: Annotated[PromptKind, typer.Option(help=PROMPT_HELP)] = PromptKind.RANK_AWARE,
@@ -102,12 +107,8 @@ def run(
     perf: Annotated[bool, typer.Option("--perf", help="Try right kernels at perf shapes.")] = False,
     seed: Seed = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
-    resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Go on with this run; nothing else is read.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, max=WORKERS_MAX, help="Judging processes.")
-    ] = None,
+    resume: Resume = None,
+    workers: Workers = None,
     spending: Spending,
     episodes: Annotated[int | None, typer.Option(min=1, help=EPISODES_HELP)] = None,
     trust_suite: Annotated[bool, typer.Option("--trust-suite", help=TRUST_HELP)] = False,
@@ -116,18 +117,13 @@ def run(
 ) -> None:
     """Let an author write kernels for the tasks of a suite, and score them."""
     machine = Machine(
-        archive=archive,
-        workers=workers,
-        episodes=episodes,
-        trust_suite=trust_suite,
-        as_json=as_json,
+        archive=archive, workers=workers, episodes=episodes, trusts=trust_suite, as_json=as_json
     )
 
     def begin() -> ExitCode:
         require_author(model, surface)
         kept = None if archive is None else read_archive(archive)
-        chosen = builtin_suite() if suite is None else read_suite(suite)
-        _require_trust(model, chosen, machine)
+        chosen = _open_suite(suite, model, machine)
         config = EvalConfig(
             versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
@@ -148,14 +144,25 @@ def run(
             tariff=spending.make_tariff(model),
             budget=spending.make_budget(),
         )
-        kind, clock = "evals", SystemClock()
-        folder = make_run_folder(runs, kind=kind, subject=config.split, config=config, clock=clock)
-        return _carry_out(config, folder.path, chosen, machine, kept=kept, budget=config.budget)
+        return _carry_out(config, _make_folder(config, runs), chosen, machine, kept, config.budget)
 
-    def go_on(folder: Path) -> ExitCode:
-        return _resume(folder, machine, suite=suite, spending=spending)
+    if resume is not None:
+        guard(_resume)(resume, machine, suite=suite, spending=spending)
+    guard(begin)()
 
-    guard(begin if resume is None else lambda: go_on(resume))()
+
+def _make_folder(config: EvalConfig, runs: Path) -> Path:
+    clock = SystemClock()
+    return make_run_folder(
+        runs, kind="evals", subject=config.split, config=config, clock=clock
+    ).path
+
+
+def _open_suite(folder: Path | None, model: str, machine: Machine) -> Suite:
+    """Our own suite, or that of the folder, if the author could begin with it."""
+    suite = builtin_suite() if folder is None else read_suite(folder)
+    _require_trust(model, suite, machine)
+    return suite
 
 
 def _refer(tasks: tuple[SuiteTask, ...]) -> tuple[TaskRef, ...]:
@@ -165,7 +172,7 @@ def _refer(tasks: tuple[SuiteTask, ...]) -> tuple[TaskRef, ...]:
 def _require_trust(model: str, suite: Suite, machine: Machine) -> None:
     """Refuse an author that could not begin, before a folder is made for its run."""
     require_model(model)
-    is_readable = machine.trust_suite or all(task.is_trusted for task in suite.tasks)
+    is_readable = machine.trusts or all(task.is_trusted for task in suite.tasks)
     if model == BUILTIN_MODEL and not is_readable:
         raise UsageError(
             f"the built-in author reads references itself, and those of {clean(suite.name)} are"
@@ -257,7 +264,7 @@ def _resume(folder: Path, machine: Machine, *, suite: Path | None, spending: Spe
     if budget.usd is not None:
         require_price(config.tariff, config.model)
     # The config stays as it was written: attempts carry its hash, and a budget changes no figure.
-    return _carry_out(config, folder, chosen, machine, kept=kept, budget=budget)
+    return _carry_out(config, folder, chosen, machine, kept, budget)
 
 
 def _carry_out(
@@ -265,7 +272,6 @@ def _carry_out(
     folder: Path,
     suite: Suite,
     machine: Machine,
-    *,
     kept: tuple[Kept, ...] | None,
     budget: Budget,
 ) -> ExitCode:
@@ -280,7 +286,7 @@ def _carry_out(
             models=ModelSource(config.model, tariff=config.tariff, purse=purse),
             executor=executor,
             baseline=find_baseline(suite),
-            trust_suite=machine.trust_suite,
+            trust_suite=machine.trusts,
             allow_unsandboxed=config.allow_unsandboxed,
             surface=config.surface,
         )

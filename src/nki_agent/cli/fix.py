@@ -47,8 +47,7 @@ from nki_agent.cli.inputs import (
 from nki_agent.cli.screen import say
 from nki_agent.cli.solving import Showing
 from nki_agent.cli.spending import Spending, takes_spending
-from nki_agent.llm.choose import BUILTIN, MODEL_HELP, ModelSource, require_model
-from nki_agent.llm.meter import Purse
+from nki_agent.llm.choose import BUILTIN, MODEL_HELP, require_model
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.verdict import Verdict
 
@@ -83,8 +82,9 @@ def improve_kernel(
     require_readable(model, untrusted_task=untrusted_task)
     chosen, source = read_target(target), read_kernel(kernel)
     require_one_file(source, kernel)
-    tariff, budget, clock = spending.make_tariff(model), spending.make_budget(), SystemClock()
     loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)
+    clock = SystemClock()
+    models = spending.open_models(model, clock=clock)
     config = make_config(
         goal,
         kernel,
@@ -97,29 +97,35 @@ def improve_kernel(
         seed=choose_seed(seed, model),
         surface=surface,
         ablation=make_ablation(prompt, tools, mode=Mode.LOOP),
-        tariff=tariff,
-        budget=budget,
+        tariff=models.tariff,
+        budget=models.purse.budget,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
     )
+    wish = Wish(
+        path=kernel,
+        kernel=source,
+        config=config,
+        task=loaded,
+        runs=runs,
+        how=Showing(models=models, clock=clock, shows_all=conversation),
+        as_json=as_json,
+        writes=write,
+    )
+    return _carry_out(wish)
+
+
+def _carry_out(wish: Wish) -> ExitCode:
+    config, models = wish.config, wish.how.models
+    unsandboxed = config.allow_unsandboxed
     with (
-        ModelSource(model, tariff=tariff, purse=Purse(budget), clock=clock) as models,
-        Judge(target=chosen, allow_unsandboxed=allow_unsandboxed, surface=surface) as judge,
+        models,
+        Judge(target=config.target, allow_unsandboxed=unsandboxed, surface=config.surface) as judge,
     ):
-        wish = Wish(
-            path=kernel,
-            kernel=source,
-            config=config,
-            task=loaded,
-            runs=runs,
-            how=Showing(models=models, clock=clock, shows_all=conversation),
-            as_json=as_json,
-            writes=write,
-        )
-        start = (_begin_fix if goal is Goal.FIX else _begin_optimize)(wish, judge)
+        start = (_begin_fix if config.goal is Goal.FIX else _begin_optimize)(wish, judge)
         if start is None:
             return ExitCode.RIGHT
-        if model == BUILTIN:
+        if config.model == BUILTIN:
             say("note: the built-in author repairs nothing; it writes a kernel of its own")
         return improve(wish, judge, start)
 

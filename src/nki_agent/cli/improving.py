@@ -20,9 +20,9 @@ from nki_agent.agent.improving import Goal, ImprovingTools, Start, add_start, sc
 from nki_agent.agent.judging import OneJudge
 from nki_agent.agent.library import hash_docs
 from nki_agent.agent.loop import solve as run_episode
-from nki_agent.agent.past import hold
+from nki_agent.agent.past import begin_or_go_on, hold, make_start
 from nki_agent.agent.prompt import make_prompt, read_versions
-from nki_agent.agent.trajectory import Started, Trajectory
+from nki_agent.agent.trajectory import Trajectory
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.builtin.author import BuiltinAuthor
@@ -208,17 +208,8 @@ def _run(wish: Wish, judge: Judge, start: Start, *, model: Model, folder: RunFol
     prompt, clock = add_start(prompt, start), wish.how.clock
     with wish.how.watch(turns=config.limits.turns) as progress:
         trajectory = Trajectory(folder.trajectory, clock=clock, watch=progress.show)
-        trajectory.add(
-            Started(
-                at=trajectory.now(),
-                task=wish.task.id,
-                task_hash=wish.task.hash,
-                model=model.name,
-                mode=Mode.LOOP,
-                target=config.target.value,
-                prompt_hash=prompt.hash,
-            )
-        )
+        begun = make_start(wish.task, prompt, model=model, target=config.target)
+        begin_or_go_on(trajectory, begun)
         try:
             episode = run_episode(
                 prompt,

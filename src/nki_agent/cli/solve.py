@@ -47,8 +47,7 @@ from nki_agent.cli.screen import show, show_json
 from nki_agent.cli.solving import Showing, SolveConfig, carry_out, keeping_errors
 from nki_agent.cli.spending import Spending, takes_spending, write_usd
 from nki_agent.cost.summary import Summary
-from nki_agent.llm.choose import BUILTIN, MODEL_HELP, ModelSource, require_model
-from nki_agent.llm.meter import Purse
+from nki_agent.llm.choose import BUILTIN, MODEL_HELP, require_model
 from nki_agent.llm.protocol import Usage
 from nki_agent.verify.verdict import Verdict
 
@@ -105,8 +104,7 @@ def solve(
     require_model(model)
     require_author(model, surface)
     clock, num_said = SystemClock(), 0
-    tariff, budget = spending.make_tariff(model), spending.make_budget()
-    with ModelSource(model, tariff=tariff, purse=Purse(budget), clock=clock) as models:
+    with spending.open_models(model, clock=clock) as models:
         if words is not None:
             task, num_said = describe(words, models, runs=runs, clock=clock, accepts=yes)
             untrusted_task = True  # a person has seen it, and still it is a model's code
@@ -131,16 +129,23 @@ def solve(
             samples=samples,
             archive=printable(archive or runs),
             archive_hash=_hash_archive(archive, runs),
-            tariff=tariff,
-            budget=budget,
+            tariff=models.tariff,
+            budget=models.purse.budget,
             docs=hash_docs(),
         )
-        folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
         how = Showing(models=models, clock=clock, shows_all=conversation, num_said=num_said)
-        with keeping_errors(folder), hold(folder.path):
-            folder.task.write_text(source, encoding="utf-8")
-            episodes, summary = carry_out(task, config, folder, how)
+        episodes, summary, folder = _run_in_folder(task, source, config, runs, how)
     return conclude(episodes, folder, config, summary=summary, as_json=as_json)
+
+
+def _run_in_folder(
+    path: Path, source: str, config: SolveConfig, runs: Path, how: Showing
+) -> tuple[tuple[Episode, ...], Summary | None, RunFolder]:
+    """Carry a run out in a folder of its own, which keeps whatever comes."""
+    folder = make_run_folder(runs, kind="solve", subject=path.stem, config=config, clock=how.clock)
+    with keeping_errors(folder), hold(folder.path):
+        folder.task.write_text(source, encoding="utf-8")
+        return *carry_out(path, config, folder, how), folder
 
 
 def conclude(

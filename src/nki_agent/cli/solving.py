@@ -24,10 +24,10 @@ from nki_agent.agent.folder import RunFolder
 from nki_agent.agent.judging import OneJudge
 from nki_agent.agent.library import find_library
 from nki_agent.agent.loop import solve as run_episode
-from nki_agent.agent.past import begin_or_go_on
-from nki_agent.agent.prompt import Prompt, make_prompt
+from nki_agent.agent.past import begin_or_go_on, make_start
+from nki_agent.agent.prompt import make_prompt
 from nki_agent.agent.tools import Shelf, Toolbox
-from nki_agent.agent.trajectory import Started, Trajectory
+from nki_agent.agent.trajectory import Trajectory
 from nki_agent.base.clock import Clock
 from nki_agent.builtin.author import BuiltinAuthor
 from nki_agent.check.surface import Surface
@@ -142,7 +142,8 @@ class Run:
         path = self.folder.sample_trajectory(number)
         with self.how.watch(turns=config.limits.turns) as progress:
             trajectory = Trajectory(path, clock=self.how.clock, watch=progress.show)
-            begin_or_go_on(trajectory, self._start(trajectory, prompt, model))
+            start = make_start(self.task, prompt, model=model, target=config.target)
+            begin_or_go_on(trajectory, start)
             try:
                 episode = run_episode(
                     prompt,
@@ -171,17 +172,6 @@ class Run:
             return None
         kept = read_archive(Path(self.config.archive))
         return choose_archive(kept, target=self.config.target.value, root_seed=seed)
-
-    def _start(self, trajectory: Trajectory, prompt: Prompt, model: Model) -> Started:
-        return Started(
-            at=trajectory.now(),
-            task=self.task.id,
-            task_hash=self.task.hash,
-            model=model.name,
-            mode=self.config.mode,
-            target=self.config.target.value,
-            prompt_hash=prompt.hash,
-        )
 
 
 def carry_out(

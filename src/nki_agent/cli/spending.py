@@ -13,11 +13,12 @@ import msgspec
 import typer
 
 from nki_agent.agent.episode import Limits, Mode
+from nki_agent.base.clock import Clock
 from nki_agent.base.errors import UsageError
 from nki_agent.check.surface import Surface
 from nki_agent.cli.authoring import choose_limits
-from nki_agent.llm.choose import find_free_tariff
-from nki_agent.llm.meter import Budget
+from nki_agent.llm.choose import ModelSource, find_free_tariff
+from nki_agent.llm.meter import Budget, Purse
 from nki_agent.llm.prices import Tariff, read_prices
 from nki_agent.llm.protocol import TokenLimits
 
@@ -76,6 +77,11 @@ class Spending:
         if self.budget_dollars is not None or self.task_dollars is not None:
             require_price(tariff, model)
         return tariff
+
+    def open_models(self, model: str, *, clock: Clock) -> ModelSource:
+        """What the model's name stands for, charged and bounded as asked."""
+        purse = Purse(self.make_budget())
+        return ModelSource(model, tariff=self.make_tariff(model), purse=purse, clock=clock)
 
     def make_limits(self, turns: int | None, *, mode: Mode, surface: Surface) -> Limits:
         """The limits of one episode for a task without a level."""

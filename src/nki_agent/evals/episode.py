@@ -17,10 +17,10 @@ from nki_agent.agent.archive import Archive
 from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.judging import Judging
 from nki_agent.agent.loop import solve
-from nki_agent.agent.past import begin_or_go_on
+from nki_agent.agent.past import begin_or_go_on, make_start
 from nki_agent.agent.prompt import WHOLE, make_prompt
 from nki_agent.agent.tools import Shelf, Toolbox
-from nki_agent.agent.trajectory import Started, Trajectory, Watch, watch_nothing
+from nki_agent.agent.trajectory import Trajectory, Watch, watch_nothing
 from nki_agent.base.clock import Clock
 from nki_agent.base.diagnostic import Severity, clean
 from nki_agent.base.errors import MachineError
@@ -92,18 +92,7 @@ async def run_attempt(
     assignment.folder.mkdir(parents=True, exist_ok=True)
     path = assignment.folder / "trajectory.jsonl"
     trajectory = Trajectory(path, clock=clock, watch=watch)
-    begin_or_go_on(
-        trajectory,
-        Started(
-            at=trajectory.now(),
-            task=task.id,
-            task_hash=task.hash,
-            model=model.name,
-            mode=assignment.mode,
-            target=target.value,
-            prompt_hash=prompt.hash,
-        ),
-    )
+    begin_or_go_on(trajectory, make_start(task, prompt, model=model, target=target))
     episode = await solve(
         prompt,
         model,

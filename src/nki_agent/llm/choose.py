@@ -54,7 +54,7 @@ class ModelSource:
         require_model(name)
         self.purse = purse or Purse(Budget())
         self._name = name
-        self._tariff = tariff or find_free_tariff(name)
+        self.tariff = tariff or find_free_tariff(name)
         self._time = SharedTime(clock or SystemClock())
         self._server: HostedModel | None = None
         self._script: tuple[str | ScriptedReply, ...] | None = None
@@ -84,7 +84,7 @@ class ModelSource:
             UsageError: a script or a recording cannot be read, or a provider not be set up.
         """
         model = self._make(make_builtin, recording, num_said)
-        return MeteredModel(model, tariff=self._tariff, purse=self.purse, time=self._time)
+        return MeteredModel(model, tariff=self.tariff, purse=self.purse, time=self._time)
 
     async def drop_connections(self) -> None:
         """Close connections, in the loop that opened them."""
