@@ -76,9 +76,9 @@ class Timed:
         self.judging = judging
         self.spent_s = 0.0
 
-    async def look(self, kernel: Kernel) -> Look:
+    async def look(self, kernel: Kernel, *, scope: Scope = Scope.PROOF) -> Look:
         start = time.perf_counter()
-        look = await self.judging.look(kernel)
+        look = await self.judging.look(kernel, scope=scope)
         self.spent_s += time.perf_counter() - start
         return look
 

@@ -96,8 +96,8 @@ class Remembering:
         self.judge_, self.task = judge, task
         self.verdicts: dict[tuple[str, int], Verdict] = {}
 
-    async def look(self, kernel: Kernel) -> Look:
-        return self.judge_.look(kernel, self.task.dev)
+    async def look(self, kernel: Kernel, *, scope: Scope = Scope.PROOF) -> Look:
+        return self.judge_.look(kernel, self.task.looked_at(scope))
 
     async def judge(self, kernel: Kernel, *, root_seed: int, scope: Scope = Scope.PROOF) -> Verdict:
         key = kernel.hash, root_seed

@@ -68,6 +68,14 @@ def test_profile_says_where_time_goes(tools: Toolbox) -> None:
     assert "NK101" in use(tools, "profile_kernel", source=REFUSED).text
 
 
+def test_profile_at_perf_is_of_the_perf_shapes(tools: Toolbox, task: Task) -> None:
+    at_dev, at_perf = (
+        use(tools, "profile_kernel", source=RIGHT, shapes=shapes).text for shapes in ("dev", "perf")
+    )
+    assert (at_dev == at_perf) is (task.dev is task.perf)
+    assert "Invalid enum value" in use(tools, "profile_kernel", source=RIGHT, shapes="odd").text
+
+
 def test_source_left_out_means_the_last_one(tools: Toolbox) -> None:
     use(tools, "compile_kernel", source=WRONG)
     assert use(tools, "verify_kernel").stage is Stage.WRONG

@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from nki_agent.agent.ablation import Tool
 from nki_agent.agent.tool_specs import list_specs
 from nki_agent.agent.tools import SPECS
+from nki_agent.base.clock import FakeClock
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.builtin.search import SearchBudget
 from nki_agent.chip.spec import Target
 from nki_agent.llm.protocol import Message, Model, Reply, Role, StopReason, TokenLimits, ToolSpec
 from tests.builtin.conftest import MakeTask
 from tests.builtin.operators import Operator
 
 SOFTMAX = Operator("softmax", "F.softmax(x, -1)", ((40, 50),))
+GATED = Operator("gated", "F.gelu(x) * x + 1", ((600, 5000),))
 FULL = "stage: unfit\nkernel.py:9: NK205 SBUF is full\nNext: change tile sizes"
 
 
@@ -55,6 +58,39 @@ def test_author_works_with_the_tools_that_there_are(make_task: MakeTask) -> None
         ((Tool.LOOK_UP,), [], ["submit"]),
     ):
         assert names(talk(author, answers, tools=list_specs(tools))) == called
+
+
+def profile(latency_us: float) -> str:
+    return (
+        f"latency     {latency_us:.1f} µs on trn2\nlimited by  dma: DMA has work 90 % of the time\n"
+    )
+
+
+def test_budget_is_spent_on_the_perf_shapes_and_the_fastest_right_is_submitted(
+    make_task: MakeTask,
+) -> None:
+    author = BuiltinAuthor(
+        make_task(GATED.source("float32")), target=Target.TRN2, budget=SearchBudget(drafts=2)
+    )
+    answers = ["It compiles: 9 instructions.", "stage: right\n3 us", profile(9.0)]
+    answers += [profile(4.0), "stage: right\n3 us", profile(5.0)]
+    replies = talk(author, answers)
+    assert names(replies) == [
+        "compile_kernel", "verify_kernel", "profile_kernel",
+        "profile_kernel", "verify_kernel", "profile_kernel", "submit",
+    ]  # fmt: skip
+    arguments = [reply.tool_calls[0].arguments for reply in replies]
+    assert [a["shapes"] for a in arguments if "shapes" in a] == ["perf"] * 3
+    assert arguments[-1]["source"] == arguments[3]["source"] != arguments[0]["source"]
+    assert "9.0 → 4.0 µs" in replies[-1].text
+
+
+def test_time_budget_ends_the_search(make_task: MakeTask) -> None:
+    task = make_task(GATED.source("float32"))
+    clock = FakeClock(step_ns=1_000_000_000)
+    author = BuiltinAuthor(task, target=Target.TRN2, budget=SearchBudget(seconds=1.5), clock=clock)
+    answers = ["It compiles: 9 instructions.", "stage: right\n3 us", profile(9.0), profile(9.0)]
+    assert names(talk(author, answers))[3:] == ["profile_kernel", "submit"]
 
 
 def test_full_memory_gets_smaller_tiles_a_few_times(make_task: MakeTask) -> None:

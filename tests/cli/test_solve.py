@@ -103,6 +103,12 @@ def test_single_shot_asks_once(tmp_path: Path) -> None:
     assert (called.code, called.document["turns"]) == (0, 1)
 
 
+def test_search_is_refused_where_the_model_decides(tmp_path: Path) -> None:
+    called = solve(tmp_path, use("submit", source=RIGHT), options=("--optimize", "3"))
+    assert called.code == 2
+    assert "`--optimize` is for the built-in author" in called.err
+
+
 def test_second_run_gets_its_own_folder(tmp_path: Path) -> None:
     for _ in range(2):
         assert solve(tmp_path, use("submit", source=WRONG)).code == 1

@@ -4,8 +4,12 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
+from nki_agent.base.errors import UsageError
 from nki_agent.bench.intervals import Interval
 from nki_agent.evals.results import read_results
+from nki_agent.report.author import write_author
 from nki_agent.report.chart import draw_percents, draw_shares, draw_speedups
 from nki_agent.report.figures import write_share, write_tokens, write_usd
 from nki_agent.report.markdown import write_comparison, write_report
@@ -34,6 +38,19 @@ class Reader(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+
+
+def test_page_of_an_author_names_the_worst_and_shows_kernels(tmp_path: Path) -> None:
+    run = read_results(write_usual_run(tmp_path))
+    folder = tmp_path / "attempts" / "l1-add-trn2-0"
+    folder.mkdir(parents=True)
+    (folder / "kernel.py").write_text("def kernel(): ...\n", encoding="utf-8")
+    text = write_author(run, before=run, shown=("l1-add",), command="scripts/make_results.py RUN")
+    assert "| % of the bound, geometric mean |" in text
+    assert "| DMA |" in text
+    assert "```python\ndef kernel(): ...\n```" in text
+    with pytest.raises(UsageError, match="no kernel"):
+        write_author(run, before=None, shown=("l1-sum",), command="x")
 
 
 def test_report_has_every_figure(tmp_path: Path) -> None:

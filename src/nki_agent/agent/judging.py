@@ -23,8 +23,11 @@ from nki_agent.verify.verdict import Verdict
 class Judging(Protocol):
     """Judges kernels for one task; raises only for our own or the machine's failure."""
 
-    async def look(self, kernel: Kernel) -> Look:
-        """How far a kernel comes without data, and where its time would go."""
+    async def look(self, kernel: Kernel, *, scope: Scope = Scope.PROOF) -> Look:
+        """How far a kernel comes without data, and where its time would go.
+
+        A claim is about the perf shapes.
+        """
 
     async def judge(self, kernel: Kernel, *, root_seed: int, scope: Scope = Scope.PROOF) -> Verdict:
         """The full verdict."""
@@ -39,17 +42,17 @@ class OneJudge:
         self._task = task
         self._turn = threading.Lock()  # a judge has one tracing process, which does one thing
 
-    async def look(self, kernel: Kernel) -> Look:
+    async def look(self, kernel: Kernel, *, scope: Scope = Scope.PROOF) -> Look:
         """As the protocol says."""
-        return await asyncio.to_thread(self._look, kernel)
+        return await asyncio.to_thread(self._look, kernel, scope)
 
     async def judge(self, kernel: Kernel, *, root_seed: int, scope: Scope = Scope.PROOF) -> Verdict:
         """As the protocol says."""
         return await asyncio.to_thread(self._judge_alone, kernel, root_seed, scope)
 
-    def _look(self, kernel: Kernel) -> Look:
+    def _look(self, kernel: Kernel, scope: Scope) -> Look:
         with self._turn:
-            return self._judge.look(kernel, self._task.dev)
+            return self._judge.look(kernel, self._task.looked_at(scope))
 
     def _judge_alone(self, kernel: Kernel, root_seed: int, scope: Scope) -> Verdict:
         with self._turn:
@@ -66,9 +69,9 @@ class FarmJudging:
     is_task_trusted: bool = True
     surface: Surface = Surface.NKI
 
-    async def look(self, kernel: Kernel) -> Look:
+    async def look(self, kernel: Kernel, *, scope: Scope = Scope.PROOF) -> Look:
         """As the protocol says."""
-        end = await self._ask(self._make_job(kernel, ask=Ask.LOOK))
+        end = await self._ask(self._make_job(kernel, ask=Ask.LOOK, scope=scope))
         assert isinstance(end, Looked)
         return end.look
 

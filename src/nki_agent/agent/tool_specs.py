@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from nki_agent.agent.ablation import SUBMIT, Tool
 from nki_agent.llm.protocol import Json, ToolSpec
+from nki_agent.task.declaration import DEV, PERF
 
 KERNELS_MAX = 8
 """Kernels that `verify_many` takes in one call."""
@@ -18,6 +19,12 @@ class SourceArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of the tools that take a kernel; without one, the last one that was sent."""
 
     source: str | None = None
+
+
+class ProfileArguments(SourceArguments, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `profile_kernel`: a kernel, and the shapes that it runs at."""
+
+    shapes: Literal["dev", "perf"] = "dev"
 
 
 class ShowArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +56,12 @@ def _object(properties: Mapping[str, Any], *, required: Sequence[str] = ()) -> J
 
 
 _ONE = {"type": "string", "description": "The whole kernel file. Left out: the last one."}
+_SHAPES = {
+    "type": "string",
+    "enum": [DEV, PERF],
+    "description": "The sizes that it runs at: those that prove it, as `verify_kernel` (dev), or"
+    " the larger ones that its speed is claimed for (perf).",
+}
 _SOURCE = _object({"source": _ONE})
 TOOL_SPECS: Mapping[Tool, ToolSpec] = {
     Tool.COMPILE: ToolSpec(
@@ -80,7 +93,7 @@ TOOL_SPECS: Mapping[Tool, ToolSpec] = {
     Tool.PROFILE: ToolSpec(
         name=Tool.PROFILE,
         description="Say where a kernel's time goes: engines, DMA, what bounds it.",
-        parameters=_SOURCE,
+        parameters=_object({"source": _ONE, "shapes": _SHAPES}),
     ),
     Tool.SHOW: ToolSpec(
         name=Tool.SHOW,

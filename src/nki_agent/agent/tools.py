@@ -33,6 +33,7 @@ from nki_agent.agent.outlines import write_outline
 from nki_agent.agent.repeats import Repeats, name_kernel
 from nki_agent.agent.tool_specs import (
     KERNELS_MAX,
+    ProfileArguments,
     QueryArguments,
     ShowArguments,
     SourceArguments,
@@ -45,6 +46,8 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_percent, format_summary
 from nki_agent.llm.protocol import Json, ToolCall, ToolSpec
+from nki_agent.task.declaration import PERF
+from nki_agent.task.task import Scope
 from nki_agent.verify.kernel import SOURCE_BYTES_MAX, Kernel
 from nki_agent.verify.look import Look
 from nki_agent.verify.verdict import Stage, Verdict
@@ -277,24 +280,26 @@ class Toolbox:
         return Answer(text=text, stage=verdicts[best].stage)
 
     async def _profile(self, arguments: Json) -> Answer:
-        source = self._find_source(arguments)
+        asked = msgspec.convert(arguments, ProfileArguments)
+        source = self._take_source(asked.source)
         if source is None:
             return NO_SOURCE
-        found = await self._look_at(source)
+        scope = Scope.CLAIM if asked.shapes == PERF else Scope.PROOF
+        found = await self._look_at(source, scope=scope)
         if found.summary is None:
             return Answer(text=write_look(found, self._plain(source)), stage=found.stage)
         return Answer(text=f"{format_summary(found.summary)}\n{NEXT_SPEED}")
 
     async def _show(self, arguments: Json) -> Answer:
-        source = self._find_source(arguments)
+        asked = msgspec.convert(arguments, ShowArguments)
+        source = self._take_source(asked.source)
         if source is None:
             return NO_SOURCE
-        line = msgspec.convert(arguments, ShowArguments).line
         found = await self._look_at(source)
         if found.outline is None:
             text = write_look(found, self._plain(source))
             return Answer(text=f"There is no Program yet.\n{text}", stage=found.stage)
-        lines = [write_outline(found.outline, found.summary, line=line)]
+        lines = [write_outline(found.outline, found.summary, line=asked.line)]
         if found.stage is not None:
             lines.append(write_look(found, self._plain(source)))
         else:
@@ -318,8 +323,8 @@ class Toolbox:
         self.submitted = source
         return Answer(text="Submitted. It is judged on fresh inputs now.")
 
-    async def _look_at(self, source: str) -> Look:
-        found = await self._judging.look(Kernel.from_text(source))
+    async def _look_at(self, source: str, *, scope: Scope = Scope.PROOF) -> Look:
+        found = await self._judging.look(Kernel.from_text(source), scope=scope)
         self._remember(source, found.stage)
         return found
 
@@ -331,8 +336,10 @@ class Toolbox:
         )
 
     def _find_source(self, arguments: Json) -> str | None:
-        known = {key: value for key, value in arguments.items() if key != "line"}
-        source = msgspec.convert(known, SourceArguments).source
+        return self._take_source(msgspec.convert(arguments, SourceArguments).source)
+
+    def _take_source(self, source: str | None) -> str | None:
+        """The kernel that is given, else the last one that was."""
         if source is not None:
             _require_size(source)
             return source

@@ -13,6 +13,7 @@ from typing import Any
 
 from nki_agent.builtin.align import Walk, group_size, merge_axes
 from nki_agent.builtin.capture import Captured
+from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
 from nki_agent.builtin.matching import Attention
 from nki_agent.builtin.plan import AttentionPlan, Stored
@@ -22,12 +23,14 @@ from nki_agent.builtin.products import (
     Matrices,
     minor_stride,
     product_dtype,
+    short_rows,
 )
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.tile_steps import (
     Access,
     Activate,
     AffineSelect,
+    Fill,
     Kind,
     Scalar,
     Scale,
@@ -37,6 +40,7 @@ from nki_agent.builtin.tile_steps import (
 )
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine
 
 SCORES = "scores_block"
 """The part of the scores that one product makes."""
@@ -60,7 +64,7 @@ class AttentionPlanner(MatmulPlanner):
         super().__init__(captured, scores, buffers=buffers, outputs=(), chip=chip)
         self.out = captured.graph[self.parts.out]
 
-    def plan_attention(self) -> AttentionPlan:
+    def plan_attention(self, choices: Choices) -> AttentionPlan:
         """Plan the stage."""
         q_id, k_id = self.node.inputs
         v_id = self.out.inputs[1]
@@ -68,6 +72,7 @@ class AttentionPlanner(MatmulPlanner):
         levels, product, scores = self._between(space)
         first, last = _bounds(levels[-1])
         graphs = self.captured.graphs
+        depth = tuple(g[q_id].shape[-1] for g in graphs)
         return AttentionPlan(
             title="attention",
             batch=tuple(group_size(g, space.sizes) for g in space.batch),
@@ -80,8 +85,9 @@ class AttentionPlanner(MatmulPlanner):
             out_dtype=self.buffers[self.out.id].dtype,
             queries=tuple(g[q_id].shape[-2] for g in graphs),
             keys=tuple(g[k_id].shape[-1] for g in graphs),
-            depth=tuple(g[q_id].shape[-1] for g in graphs),
+            depth=depth,
             value_depth=tuple(g[v_id].shape[-1] for g in graphs),
+            rows_each=short_rows(choices, self.graph[q_id].dtype, depth, self.chip),
             product=product,
             scores=scores,
             levels=tuple(tuple(steps) for steps in levels),
@@ -170,10 +176,12 @@ def fits(captured: Captured, attention: Attention, chip: ChipSpec) -> bool:
 
 
 def _on_scalar(step: Step) -> Step:
-    """Scaling on the Scalar Engine: the Vector Engine has the maxima and the transposes."""
+    """Scaling and filling elsewhere: the Vector Engine has the maxima and the transposes."""
     match step:
         case Scale(scalars=(Scalar(op="multiply", operand=scale),)) if step.data.in_psum:
             return Activate(dst=step.dst, function="copy", data=step.data, scale=scale)
+        case Fill(engine=None):
+            return replace(step, engine=Engine.GPSIMD)
         case _:
             return step
 

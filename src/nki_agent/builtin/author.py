@@ -3,7 +3,7 @@
 Law: it works only through the tools, like any model: compile, verify, profile, submit. It reads
 answers as a model would, and what it has done so far from the history alone. What it cannot write,
 or cannot repair within its few ways, it says and stops; it never hands in a kernel that was judged
-wrong.
+wrong. With a budget it goes on to search for a faster kernel, and hands in the fastest right one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nki_agent.base.clock import Clock, SystemClock
+from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.rows import Demand
+from nki_agent.builtin.search import (
+    NO_BUDGET,
+    Course,
+    Result,
+    Search,
+    SearchBudget,
+    describe_change,
+    describe_course,
+)
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
 from nki_agent.llm.protocol import (
@@ -28,26 +38,31 @@ from nki_agent.llm.protocol import (
     ToolSpec,
     Usage,
 )
+from nki_agent.task.declaration import PERF
 from nki_agent.task.task import Task
 
 COMPILE, VERIFY, PROFILE, SUBMIT = "compile_kernel", "verify_kernel", "profile_kernel", "submit"
-DEMANDS = (
-    Demand(),
-    Demand(col_block=1024, sbuf_share=0.6),
-    Demand(col_block=512, sbuf_share=0.4),
-    Demand(col_block=256, sbuf_share=0.25),
+REPAIRS = (
+    Choices(),
+    Choices(col_block=1024, sbuf_share=0.6),
+    Choices(col_block=512, sbuf_share=0.4),
+    Choices(col_block=256, sbuf_share=0.25),
 )
 """Tilings from the widest down: each repair of a full SBUF takes the next."""
 FULL_MEMORY = ("NK205", "NK206")
+NS_PER_S = 1e9
 _STAGE = re.compile(r"^stage: (\w+)", re.MULTILINE)
 _FAULT = re.compile(r"\bNK\d{3}\b.*")
+_LATENCY = re.compile(r"^latency +([\d.]+) µs", re.MULTILINE)
+_LIMIT = re.compile(r"^limited by +(.*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The last tool that was called and what it answered."""
+    """A tool that was called, for which kernel, and what it answered."""
 
     tool: str
+    source: str
     answer: str
 
     @property
@@ -66,10 +81,23 @@ class _Step:
 class BuiltinAuthor:
     """Writes the kernel of one task for one target."""
 
-    def __init__(self, task: Task, *, target: Target) -> None:
-        """Nothing is written before the first turn."""
+    def __init__(
+        self,
+        task: Task,
+        *,
+        target: Target,
+        budget: SearchBudget = NO_BUDGET,
+        seed: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Nothing is written before the first turn. `seed` orders what a search tries."""
         self._task = task
         self._target = target
+        self._budget = budget
+        self._seed = seed
+        self._clock = clock or SystemClock()
+        self._start_ns: int | None = None
+        self._written: dict[Choices, str | None] = {}
 
     @property
     def name(self) -> str:
@@ -85,26 +113,38 @@ class BuiltinAuthor:
     ) -> Reply:
         """The next turn: write, then verify, profile and submit as the answers allow."""
         del limits  # It has no tokens.
+        if self._start_ns is None:
+            self._start_ns = self._clock.monotonic_ns()
         available = {tool.name for tool in tools}
         steps = list(_read_steps(messages))
         if not steps:
             return await self._write(0, available)
         last = steps[-1]
         number = sum(step.tool == _first_tool(available) for step in steps)
-        if last.stage not in (None, "right"):
+        is_proven = any(step.tool == VERIFY and step.stage == "right" for step in steps)
+        if last.stage not in (None, "right") and not is_proven:
             return await self._repair(last, number, available)
         match last.tool:
             case "compile_kernel" if VERIFY in available:
                 return _call(VERIFY, len(steps), "It compiles; now its values.")
-            case "verify_kernel" if PROFILE in available:
-                return _call(PROFILE, len(steps), "The values are right; now where the time goes.")
-            case _:
+            case "verify_kernel" if PROFILE in available and not _was_profiled(steps):
+                text = "The values are right; now where the time goes."
+                return _call(PROFILE, len(steps), text, shapes=self._shapes)
+            case _ if self._budget.is_empty or PROFILE not in available:
                 return _call(SUBMIT, len(steps), "Done.")
+            case _:
+                return await asyncio.to_thread(self._optimize, steps, REPAIRS[number - 1])
 
+    @property
+    def _shapes(self) -> str | None:
+        """Where it looks for the time: a search is for the shapes that count."""
+        return None if self._budget.is_empty else PERF
+
+    # -- the first kernel -------------------------------------------------------------------------
     async def _write(self, attempt: int, available: set[str]) -> Reply:
         try:
             source = await asyncio.to_thread(
-                write_kernel, self._task, self._target, demand=DEMANDS[attempt]
+                write_kernel, self._task, self._target, choices=REPAIRS[attempt]
             )
         except UnsupportedError as error:
             return _give_up(str(error))
@@ -115,13 +155,53 @@ class BuiltinAuthor:
 
     async def _repair(self, last: _Step, attempts: int, available: set[str]) -> Reply:
         is_full = any(code in last.answer for code in FULL_MEMORY)
-        if is_full and attempts < len(DEMANDS):
+        if is_full and attempts < len(REPAIRS):
             return await self._write(attempts, available)
         tried = f" after {attempts} tilings" if attempts > 1 else ""
         return _give_up(
             f"the built-in author's kernel is {last.stage}{tried}, and it knows no repair:"
             f" {last.fault}"
         )
+
+    # -- faster ones ------------------------------------------------------------------------------
+    def _optimize(self, steps: Sequence[_Step], first: Choices) -> Reply:
+        results = _read_results(steps)
+        drafts = self._budget.num_drafts
+        search = Search(self._try_to_write, first=first, seed=self._seed, drafts=drafts)
+        course = search.follow(results)
+        if course.open is None or self._is_over():
+            return self._submit(steps, course)
+        draft, number = course.open, len(course.tried) - 1
+        if draft.result is None:
+            text = f"Draft {number}: {describe_change(draft.change)}."
+            return _call(PROFILE, len(steps), text, source=draft.source, shapes=PERF)
+        before = course.best.result
+        assert before is not None
+        text = (
+            f"Draft {number} is faster: {before.latency_us:.1f} →"
+            f" {draft.result.latency_us:.1f} µs; now its values."
+        )
+        return _call(VERIFY, len(steps), text, source=draft.source)
+
+    def _try_to_write(self, choices: Choices) -> str | None:
+        if choices not in self._written:
+            try:
+                source = write_kernel(self._task, self._target, choices=choices)
+            except UnsupportedError:
+                self._written[choices] = None
+            else:
+                self._written[choices] = source
+        return self._written[choices]
+
+    def _is_over(self) -> bool:
+        assert self._start_ns is not None
+        spent_s = (self._clock.monotonic_ns() - self._start_ns) / NS_PER_S
+        return self._budget.seconds is not None and spent_s >= self._budget.seconds
+
+    @staticmethod
+    def _submit(steps: Sequence[_Step], course: Course) -> Reply:
+        text = describe_course(course)
+        return _call(SUBMIT, len(steps), text, source=course.best.source)
 
 
 def _first_tool(available: set[str]) -> str:
@@ -132,23 +212,49 @@ def _first_tool(available: set[str]) -> str:
 _AGAIN = "It needs too much memory; the same plan with smaller tiles."
 
 
+def _was_profiled(steps: Sequence[_Step]) -> bool:
+    return any(step.tool == PROFILE for step in steps)
+
+
 def _read_steps(messages: Sequence[Message]) -> list[_Step]:
-    calls: dict[str, str] = {}
+    calls: dict[str, tuple[str, str]] = {}
     steps = []
+    source = ""
     for message in messages:
         match message.role:
             case Role.ASSISTANT:
-                calls |= {call.id: call.name for call in message.tool_calls}
+                for call in message.tool_calls:
+                    source = call.arguments.get("source", source)
+                    calls[call.id] = (call.name, source)
             case Role.TOOL:
                 assert message.tool_call_id is not None
-                steps.append(_Step(calls[message.tool_call_id], message.content))
+                steps.append(_Step(*calls[message.tool_call_id], message.content))
             case Role.SYSTEM | Role.USER:
                 continue
     return steps
 
 
+def _read_results(steps: Sequence[_Step]) -> dict[str, Result]:
+    """What profiles and verdicts say, by kernel."""
+    found: dict[str, Result] = {}
+    judged: dict[str, list[bool]] = {}
+    for step in steps:
+        if step.tool == VERIFY:
+            judged.setdefault(step.source, []).append(step.stage == "right")
+    for step in steps:
+        if step.tool != PROFILE:
+            continue
+        latency, limit = _LATENCY.search(step.answer), _LIMIT.search(step.answer)
+        found[step.source] = Result(
+            latency_us=float(latency.group(1)) if latency else None,
+            limit=limit.group(1) if limit else step.fault,
+            verdicts=tuple(judged.get(step.source, ())),
+        )
+    return found
+
+
 def _call(tool: str, number: int, text: str, **arguments: object) -> Reply:
-    given: Json = dict(arguments)
+    given: Json = {name: value for name, value in arguments.items() if value is not None}
     call = ToolCall(id=f"{tool}-{number + 1}", name=tool, arguments=given)
     return Reply(text=text, tool_calls=(call,), usage=Usage(), stop=StopReason.TOOL_CALLS)
 

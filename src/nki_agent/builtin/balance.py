@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from nki_agent.builtin.choices import Phases
 from nki_agent.builtin.tile_steps import (
     Accumulate,
     Activate,
@@ -257,12 +258,13 @@ def _bias_fits(scalar: Scalar, chip: ChipSpec) -> bool:
     return isinstance(scalar.operand, Tile) or chip.generation >= GEN3
 
 
-def find_cuts(steps: Sequence[Step], estimate: Estimate) -> tuple[int, ...]:
+def find_cuts(steps: Sequence[Step], estimate: Estimate, phases: Phases) -> tuple[int, ...]:
     """Where an engine would wait for another that waits for its own earlier step.
 
     Engines work through their instructions in order. If tile i's later steps are issued after tile
     i + 1's earlier ones, nobody waits; a cut says where "later" begins.
     """
+    at_every_turn = phases is Phases.EVERY
     cuts: list[int] = []
     start = 0
     # Engines that each tile's value passed through since the last cut, in order of first use.
@@ -270,7 +272,11 @@ def find_cuts(steps: Sequence[Step], estimate: Estimate) -> tuple[int, ...]:
     for index, step in enumerate(steps):
         engine = estimate.engine(step)
         paths = [history.get(tile.name, ()) for tile in step_reads(step)]
-        if engine is not Engine.DMA and any(engine in path[:-1] for path in paths):
+        waits = any(
+            engine in path[:-1] or (at_every_turn and path and path[-1] is not engine)
+            for path in paths
+        )
+        if engine is not Engine.DMA and waits:
             cuts.append(index)
             start = index
             history = {}

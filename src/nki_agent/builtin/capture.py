@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
+    ELEMENTWISE,
     ROWWISE,
     SOURCES,
     WINDOWED,
@@ -105,7 +106,7 @@ def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
 
 def make_captured(graphs: list[Graph]) -> Captured:
     """Check that the graphs are the same but for sizes, and prepare them for planning."""
-    apart = sink_all([take_apart(graph) for graph in graphs])
+    apart = sink_all([take_apart(cast_early(graph)) for graph in graphs])
     ready = [own_masks(store_transposed(graph)) for graph in apart]
     first = ready[0]
     for other in ready[1:]:
@@ -114,6 +115,49 @@ def make_captured(graphs: list[Graph]) -> Captured:
         if not same or any(a.structure != b.structure for a, b in pairs):
             raise UnsupportedError("the reference", "its operators change with the shapes")
     return Captured(tuple(ready))
+
+
+def cast_early(graph: Graph) -> Graph:
+    """Cast what is only reshaped before the cast: so the stage that makes it can store it so."""
+    builder = GraphBuilder(arguments=list(graph.arguments))
+    users = graph.users()
+    casts: dict[int, int] = {}
+    new_id: dict[int, int] = {}
+    for node in graph.nodes:
+        builder.origin = node.origin
+        base = _cast_whole(graph, node)
+        if base is None or len(users[base.id]) > 1:
+            # A view is of the cast itself, whose elements have the same order.
+            known = new_id | casts if node.op is Op.VIEW else new_id
+            new_id[node.id] = builder.repeat(node, [known[i] for i in node.inputs])
+            continue
+        cast = casts[node.id] = builder.unary("copy", new_id[base.id], node.dtype)
+        # Added as it is: `view` would move the cast behind it again.
+        new_id[node.id] = builder.add(
+            op=Op.VIEW,
+            shape=node.shape,
+            dtype=node.dtype,
+            inputs=(cast,),
+            strides=contiguous_strides(node.shape),
+        )
+    outputs = tuple(new_id[o] for o in graph.outputs)
+    return prune(Graph(tuple(builder.nodes), graph.arguments, outputs))
+
+
+def _cast_whole(graph: Graph, node: Node) -> Node | None:
+    """The elementwise node that a cast reads through a plain reshape."""
+    if node.op is not Op.UNARY or node.function != "copy" or node.loop:
+        return None
+    view = graph[node.inputs[0]]
+    base = graph.base(view.id)
+    is_reshape = view.op is Op.VIEW and (
+        view.offset == 0
+        and view.shape != base.shape
+        and view.strides == contiguous_strides(view.shape)
+        and view.num_elems == base.num_elems
+    )
+    is_cast = base.op in ELEMENTWISE and base.dtype.is_float and node.dtype.is_float
+    return base if is_cast and is_reshape and base.dtype is not node.dtype else None
 
 
 def sink_all(graphs: list[Graph]) -> list[Graph]:

@@ -25,11 +25,12 @@ from nki_agent.builtin.align import (
 )
 from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
+from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import ConvolutionPlan, PoolPlan, Span, Stored
-from nki_agent.builtin.rows import Demand, loaded_dtype
+from nki_agent.builtin.rows import loaded_dtype
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile
 from nki_agent.builtin.tilings import PAIR, Layers, Tiling, list_tilings, share_taps, tile_ns
@@ -113,7 +114,7 @@ class WindowPlanner:
     def _name(self, node_id: int) -> str:
         return self.buffers[self.graph.base(node_id).id].name
 
-    def convolution(self, demand: Demand) -> ConvolutionPlan:
+    def convolution(self, choices: Choices) -> ConvolutionPlan:
         """Plan the stage of a convolution.
 
         Raises:
@@ -138,7 +139,7 @@ class WindowPlanner:
             mixing=self.node.function,
             is_transposed=window.is_transposed,
         )
-        tiling, band = self._tile(layers, demand)
+        tiling, band = self._tile(layers, choices)
         # Neighbouring lines are put in order before what follows reads another image.
         has_images = any(self._place(moving_axes(self._walks(s, a), self.sizes)).kind is Kind.FULL
                          for s, a in self.operands.items())  # fmt: skip
@@ -165,7 +166,7 @@ class WindowPlanner:
             levels=levels,
         )
 
-    def _tile(self, layers: Layers, demand: Demand) -> tuple[Tiling, int]:
+    def _tile(self, layers: Layers, choices: Choices) -> tuple[Tiling, int]:
         """The best tiling that fits SBUF, and the lines of a band.
 
         Raises:
@@ -174,8 +175,8 @@ class WindowPlanner:
         fault: UnsupportedError | None = None
         is_deep = layers.mixing != "depthwise"
         blocks = -(-max(layers.channels_in) // self.chip.partitions) if is_deep else 1
-        room = int(self.chip.sbuf_usable_partition_bytes * BAND_SHARE * demand.sbuf_share)
-        for tiling in list_tilings(layers):
+        room = int(self.chip.sbuf_usable_partition_bytes * BAND_SHARE * choices.sbuf_share)
+        for tiling in choices.first(list_tilings(layers)):
             planes = 1
             if len(layers.spans) > PAIR:
                 planes = layers.spans[0].kernel // tiling.stack[0]
@@ -239,7 +240,7 @@ class WindowPlanner:
             hint="cut the image into narrower ones",
         )
 
-    def pool(self, demand: Demand) -> PoolPlan:
+    def pool(self, choices: Choices) -> PoolPlan:
         """Plan the stage of a pool.
 
         Raises:
@@ -254,7 +255,7 @@ class WindowPlanner:
         first, *rest = spans
         # One step along the first axis holds all pixels of the others, before and after.
         each = math.prod(max(s.num_in) + 2 * s.before for s in rest)
-        room = int(self.chip.sbuf_usable_partition_bytes * POOL_SHARE * demand.sbuf_share)
+        room = int(self.chip.sbuf_usable_partition_bytes * POOL_SHARE * choices.sbuf_share)
         # Beside the input lies what is left when its last axis is reduced, and then the next.
         left = DType.FLOAT32.itemsize * PAIR / spans[-1].stride if rest else 0
         each_bytes = int(each * (dtype.itemsize + left))

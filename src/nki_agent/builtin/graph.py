@@ -36,7 +36,7 @@ class UnsupportedError(NkiAgentError):
 
 
 class Op(StrEnum):
-    """What a node does. UNARY, BINARY and REDUCE name their function in `Node.function`."""
+    """What a node does. UNARY, BINARY, REDUCE and FOLD name it in `Node.function`."""
 
     INPUT = "input"
     CONST = "const"
@@ -162,9 +162,8 @@ class Graph:
     def users(self) -> dict[int, list[int]]:
         """Ids of the nodes that read each node; an output counts as a reader with id -1."""
         found: dict[int, list[int]] = {node.id: [] for node in self.nodes}
-        for node in self.nodes:
-            for source in node.inputs:
-                found[source].append(node.id)
+        for reader, source in ((node.id, i) for node in self.nodes for i in node.inputs):
+            found[source].append(reader)
         for output in self.outputs:
             found[output].append(-1)
         return found

@@ -82,7 +82,10 @@ class Phases:
         rest = self.steps[start:]
         parts = [self._parts[s.access] for s in rest if isinstance(s, Load | Store)]
         stores = [self._parts[s.access] for s in later if isinstance(s, Load | Store)]
-        kept = [t.name for s in steps for t in step_reads(s) if t.level < self.row_level]
+        # What an outer loop made is another tile when a later phase runs: it is handed on.
+        inside = {t for s in steps for t in step_reads(s)}
+        read = [t for s in rest for t in step_reads(s) if t.level < self.row_level]
+        kept = [t.name for t in read if (t in inside if t.level == 0 else start == 0)]
         onward = [tile.name for tile in self._carried(end)]
         return _Phase(
             steps=tuple(steps),
@@ -93,10 +96,13 @@ class Phases:
         )
 
     def _carried(self, cut: int) -> list[Tile]:
-        """Tiles made before a cut and read after it."""
+        """Tiles made before a cut and read after it, those of outer loops last."""
+        if cut == 0:
+            return []
         made = {tile for step in self.steps[:cut] for tile in step_writes(step)}
-        read = [tile for step in self.steps[cut:] for tile in step_reads(step)]
-        return [tile for tile in dict.fromkeys(read) if tile in made]
+        read = dict.fromkeys(tile for step in self.steps[cut:] for tile in step_reads(step))
+        outer = [tile for tile in read if 0 < tile.level < self.row_level]
+        return [*(tile for tile in read if tile in made), *outer]
 
     def name(self, index: int) -> str:
         """The function of a phase."""
@@ -143,7 +149,7 @@ class Phases:
         used = [name if re.search(rf"\b{name}\b", text) else "_" for name in names]
         if not any(name != "_" for name in used):
             return "", ""
-        wide = [tile.name for tile in phase.tiles if tile.is_wide]
+        wide = [t.name for t in phase.tiles if t.is_wide and t.level == self.row_level]
         loads = [step for step in phase.steps if isinstance(step, Load) and step.dst.is_wide]
         wide += [self._parts[step.access] for step in loads]
         for step in self.steps:

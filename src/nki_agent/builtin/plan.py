@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
 from nki_agent.builtin.tile_steps import Access, Number, Size, Step, Store, Tile
 from nki_agent.isa.dtype import DType
@@ -109,7 +110,8 @@ class MatmulPlan:
     k: Size
     n: Size
     row_group: int
-    """Rows of x that are kept transposed together, so that each block of w serves them all."""
+    """Rows of x that are kept transposed together, so that each block of w serves them all, and
+    that one load may bring."""
     col_group: int
     """Columns of one product in PSUM."""
     is_bank_wide: bool
@@ -118,6 +120,12 @@ class MatmulPlan:
     """Whether all of w stays in SBUF."""
     depth_group: int | None
     """Rows of w that are multiplied at a time; None takes all."""
+    x_each: int
+    """Rows of x that share a partition while they are loaded to be turned."""
+    w_each: int
+    """The same of columns of w."""
+    w_banks: int
+    """Products' columns of w that are loaded at a time, where not all of w is kept."""
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """The epilogue: steps before all loops, in each batch loop, and for a tile of the result."""
@@ -197,6 +205,8 @@ class AttentionPlan:
     keys: Size
     depth: Size
     value_depth: Size
+    rows_each: int
+    """Queries or keys that share a partition while they are loaded to be turned."""
     product: Tile
     scores: Tile
     levels: tuple[tuple[Step, ...], ...]
@@ -376,6 +386,8 @@ class Plan:
     results: tuple[str, ...]
     stages: tuple[Stage, ...]
     loops: tuple[LoopSpan, ...] = ()
+    leaving: Leaving = Leaving.VECTOR
+    """What copies turned operands out of PSUM."""
     partitions: int
     bank_cols: int
     """float32 columns of one PSUM bank: the widest result of one matmul."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nki_agent.builtin.attention import AttentionPlanner, fits
 from nki_agent.builtin.capture import Captured, expand_softmax
+from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.folds import plan_fold
 from nki_agent.builtin.graph import (
+    ELEMENTWISE,
     PRODUCTS,
     Graph,
     Op,
@@ -19,7 +22,8 @@ from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
-from nki_agent.builtin.rows import Demand, RowsPlanner
+from nki_agent.builtin.rows import RowsPlanner
+from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -31,33 +35,36 @@ def plan_kernel(
     arguments: tuple[Argument, ...],
     result_names: tuple[str, ...],
     chip: ChipSpec,
-    demand: Demand,
+    choices: Choices,
 ) -> Plan:
     """Plan a whole kernel.
 
     Raises:
         UnsupportedError: what cannot be written, and why.
     """
-    captured = _without_softmax(captured, chip)
+    captured = _without_softmax(captured, chip, choices)
     groups = divide(captured.graphs)
     outputs = _stored(captured.graph, groups)
     names = _name_values(captured.graph, outputs, arguments, result_names)
+    if choices.short_tiles:
+        names |= _shortened(captured.graph, names, result_names)
     names |= _regions(captured, names)
-    stages = [_plan_stage(captured, group, names, outputs, chip, demand) for group in groups]
+    stages = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
     return Plan(
         arguments=arguments,
         buffers=_buffers(captured, groups, names),
         results=result_names,
         stages=tuple(stages),
         loops=_loops(captured, groups),
+        leaving=choices.leaving,
         partitions=chip.partitions,
         bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )
 
 
-def _without_softmax(captured: Captured, chip: ChipSpec) -> Captured:
+def _without_softmax(captured: Captured, chip: ChipSpec, choices: Choices) -> Captured:
     """Take every softmax apart that is no part of an attention which fits SBUF."""
-    found = find_attention(captured.graph)
+    found = find_attention(captured.graph) if choices.attention else []
     keep = frozenset(a.softmax for a in found if fits(captured, a, chip))
     return Captured(tuple(expand_softmax(graph, keep) for graph in captured.graphs))
 
@@ -138,6 +145,20 @@ def _name_values(
     return found
 
 
+def _shortened(
+    graph: Graph, found: Mapping[int, Stored], results: tuple[str, ...]
+) -> dict[int, Stored]:
+    """What passes between stages in 16 bits where the reference has it so; columns stay float32."""
+    return {
+        node_id: replace(stored, dtype=graph[node_id].dtype)
+        for node_id, stored in found.items()
+        if graph[node_id].dtype in SHORT
+        and stored.name not in results
+        and graph[node_id].op in {*ELEMENTWISE, *PRODUCTS}
+        and graph[node_id].shape[-1] > 1
+    }
+
+
 def _hidden_dtype(graph: Graph, node_id: int) -> DType:
     """Float32 between stages, but for operands of the Tensor Engine, which keep their own dtype."""
     node = graph[node_id]
@@ -191,7 +212,7 @@ def _plan_stage(
     names: Mapping[int, Stored],
     stored: Mapping[int, None],
     chip: ChipSpec,
-    demand: Demand,
+    choices: Choices,
 ) -> Stage:
     outputs = [node for node in group.nodes if node in stored]
     if group.loop and group.kind not in (StageKind.ROWS, StageKind.MATMUL, StageKind.TRANSPOSE):
@@ -202,20 +223,20 @@ def _plan_stage(
     match group.kind:
         case StageKind.ROWS:
             rows = RowsPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return rows.plan(demand)
+            return rows.plan(choices)
         case StageKind.MATMUL:
             matmul = MatmulPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return matmul.plan(demand)
+            return matmul.plan(choices)
         case StageKind.ATTENTION:
             attention = AttentionPlanner(captured, group, buffers=names, chip=chip)
-            return attention.plan_attention()
+            return attention.plan_attention(choices)
         case StageKind.TRANSPOSE:
-            return plan_transpose(captured, group, buffers=names)
+            return plan_transpose(captured, group, buffers=names, choices=choices)
         case StageKind.FOLD:
             return plan_fold(captured, group, buffers=names, chip=chip)
         case StageKind.CONVOLUTION | StageKind.POOL:
             window = WindowPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             is_pool = group.kind is StageKind.POOL
-            return window.pool(demand) if is_pool else window.convolution(demand)
+            return window.pool(choices) if is_pool else window.convolution(choices)
         case StageKind.PICK:
             return plan_pick(captured, group, buffers=names, chip=chip)

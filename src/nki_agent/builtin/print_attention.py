@@ -8,7 +8,7 @@ queue.
 from __future__ import annotations
 
 from nki_agent.builtin.plan import AttentionPlan
-from nki_agent.builtin.print_products import Loops, swap_axes
+from nki_agent.builtin.print_products import Loops, call_loader, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
@@ -195,7 +195,7 @@ class AttentionPrinter:
         self._tile(self.source, "q_turned", "(PARTITIONS, depth_tiles, num_queries)", self.dtype)
         every = Window(count="num_queries")
         text = self.q.text(layout_of(self.plan.q), self.loops.windows(every, Window(count="depth")))
-        self.source.add(f"load_transposed(q_turned, {text})")
+        self.source.add(call_loader("q_turned", text, self.plan.rows_each))
 
     def _keys_and_values(self) -> None:
         whole = Window(count="num_keys")
@@ -204,7 +204,7 @@ class AttentionPrinter:
         text = self.k.text(
             layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
         )
-        self.source.add(f"load_transposed(k_turned, {text})")
+        self.source.add(call_loader("k_turned", text, self.plan.rows_each))
         self._tile(self.source, "v_kept", "(PARTITIONS, key_tiles, value_depth)", self.value_dtype)
         text = self.v.text(
             layout_of(self.plan.v), self.loops.windows(whole, Window(count="value_depth"))

@@ -7,11 +7,13 @@ multiplied, so that the Tensor Engine does not wait for them.
 from __future__ import annotations
 
 from nki_agent.builtin.plan import MatmulPlan
-from nki_agent.builtin.print_products import Loops, is_w_turned, is_x_ready, swap_axes
+from nki_agent.builtin.print_products import Loops, call_loader, is_w_turned, is_x_ready, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, tile_of
 from nki_agent.builtin.regions import Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
 from nki_agent.builtin.tile_steps import Access, Kind, Load, Number, Size, Step, Store, Tile
+
+Extent = tuple[str, Size]
 
 
 class MatmulPrinter:
@@ -59,6 +61,20 @@ class MatmulPrinter:
         self.loops.name_sizes(
             x, num_rows=(plan.m, x), depth=(plan.k, depth_of), num_cols=(plan.n, n_of)
         )
+        self._name_blocks()
+        m, k, n = ("num_rows", plan.m), ("depth", plan.k), ("num_cols", plan.n)
+        self._prepare(m, k, n)
+        if plan.keep_w:
+            self.source.note("The next rows are turned before these are multiplied.")
+            add("ready = []")
+        self._level(0)
+        if plan.keep_w:
+            with self.source.block("for block in ready:"):
+                add(f"{self.multiply}(*block)")
+
+    def _name_blocks(self) -> None:
+        plan, add = self.plan, self.source.add
+        x, w = plan.x.tensor, plan.w.tensor
         if plan.depth_group is None:
             add("k_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
         else:
@@ -67,7 +83,12 @@ class MatmulPrinter:
             add(f"row_group = {plan.row_group}  # rows of {x} that each block of {w} serves")
             if not plan.is_bank_wide:
                 add(f"col_group = {plan.col_group}")
-        m, k, n = ("num_rows", plan.m), ("depth", plan.k), ("num_cols", plan.n)
+            if plan.w_banks > 1 and plan.depth_group is None:
+                add(f"w_cols = {plan.w_banks} * {self.width}  # of {w} that are loaded at a time")
+
+    def _prepare(self, m: Extent, k: Extent, n: Extent) -> None:
+        """Name tensors as they are seen along the axes."""
+        plan = self.plan
         self.x_regions = self._regions((k, m) if is_x_ready(plan) else (m, k), self.x)
         self.w_regions = self._regions((n, k) if is_w_turned(plan) else (k, n), self.w)
         self.out_regions = Regions(self.source, self.scope, self.loops.axes(m, n))
@@ -82,13 +103,6 @@ class MatmulPrinter:
             cols="cols",
             vector_cols="n0 : n0 + cols",
         )
-        if plan.keep_w:
-            self.source.note("The next rows are turned before these are multiplied.")
-            add("ready = []")
-        self._level(0)
-        if plan.keep_w:
-            with self.source.block("for block in ready:"):
-                add(f"{self.multiply}(*block)")
 
     def _regions(self, minor: tuple[tuple[str, Size], tuple[str, Size]], access: Access) -> Regions:
         regions = Regions(self.source, self.scope, self.loops.axes(*minor))
@@ -121,20 +135,26 @@ class MatmulPrinter:
         is_turned = is_w_turned(self.plan)
         windows = self.loops.windows(*((window, depth) if is_turned else (depth, window)))
         text = self.w_regions.text(layout_of(self.w), windows)
-        loader = "load_transposed" if is_turned else "load_blocks"
-        self.source.add(f"{loader}({name}, {text})")
+        self.source.add(
+            call_loader(name, text, self.plan.w_each)
+            if is_turned
+            else f"load_blocks({name}, {text})"
+        )
 
-    def _load_x(self, rows: str) -> None:
+    def _load_x(self, rows: str, start: str = "r0") -> None:
         self.source.add(
             f"x_turned = nl.ndarray((PARTITIONS, k_tiles, {rows}), dtype={self.dtype},"
             " buffer=nl.sbuf)"
         )
-        window, depth = Window(start="r0", count=rows), self.depth
+        window, depth = Window(start=start, count=rows), self.depth
         is_ready = is_x_ready(self.plan)
         windows = self.loops.windows(*((depth, window) if is_ready else (window, depth)))
         text = self.x_regions.text(layout_of(self.x), windows)
-        loader = "load_blocks" if is_ready else "load_transposed"
-        self.source.add(f"{loader}(x_turned, {text})")
+        self.source.add(
+            f"load_blocks(x_turned, {text})"
+            if is_ready
+            else call_loader("x_turned", text, self.plan.x_each)
+        )
 
     # -- w in SBUF --------------------------------------------------------------------------------
     def _define_multiply(self) -> None:
@@ -182,24 +202,39 @@ class MatmulPrinter:
             printer.source.add(f"nisa.dma_copy(dst={part}, src={tile.name})")
 
     def _kept(self) -> None:
-        add = self.source.add
-        with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
-            add("rows = min(PARTITIONS, num_rows - r0)")
-            self._load_x("rows")
-            if self.w_level == len(self.plan.batch):
-                with self.source.block("if r0 == 0:"):
-                    self.source.note(
-                        f"All of {self.plan.w.tensor} stays in SBUF: [K, block of K, N]."
-                    )
-                    self._load_w("w_kept", "num_cols", Window(count="num_cols"))
-            rows, cols = Window(start="r0", count="rows"), Window(count="num_cols")
-            windows = self.loops.windows(rows, cols)
-            parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
-            factors = [self.scope.number(factor) for factor in self.factors.values()]
-            given = [*parts, *self._kept_tiles(), *factors, "x_turned", "w_kept", "depth"]
-            add(f"ready.append(({', '.join(given)}))")
-            with self.source.block("if len(ready) > 1:"):
-                add(f"{self.multiply}(*ready.pop(0))")
+        if self.plan.x_each == 1:
+            with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+                self.source.add("rows = min(PARTITIONS, num_rows - r0)")
+                self._load_x("rows")
+                self._load_w_once("r0")
+                self._make_ready("x_turned")
+            return
+        add, block = self.source.add, self.source.block
+        add(f"row_group = {self.plan.row_group}  # rows of {self.plan.x.tensor} in one load")
+        with block("for g0 in range(0, num_rows, row_group):"):
+            add("group = min(row_group, num_rows - g0)")
+            self._load_x("group", "g0")
+            self._load_w_once("g0")
+            with block("for r0 in range(g0, g0 + group, PARTITIONS):"):
+                add("rows = min(PARTITIONS, g0 + group - r0)")
+                self._make_ready("x_turned[:, :, r0 - g0 : r0 - g0 + rows]")
+
+    def _load_w_once(self, first: str) -> None:
+        if self.w_level == len(self.plan.batch):
+            with self.source.block(f"if {first} == 0:"):
+                self.source.note(f"All of {self.plan.w.tensor} stays in SBUF: [K, block of K, N].")
+                self._load_w("w_kept", "num_cols", Window(count="num_cols"))
+
+    def _make_ready(self, x_turned: str) -> None:
+        """Multiply the tile before this one, whose operands are there by now."""
+        rows, cols = Window(start="r0", count="rows"), Window(count="num_cols")
+        windows = self.loops.windows(rows, cols)
+        parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
+        factors = [self.scope.number(factor) for factor in self.factors.values()]
+        given = [*parts, *self._kept_tiles(), *factors, x_turned, "w_kept", "depth"]
+        self.source.add(f"ready.append(({', '.join(given)}))")
+        with self.source.block("if len(ready) > 1:"):
+            self.source.add(f"{self.multiply}(*ready.pop(0))")
 
     # -- w block by block -------------------------------------------------------------------------
     def _streamed(self) -> None:
@@ -207,19 +242,26 @@ class MatmulPrinter:
         with self.source.block("for r0 in range(0, num_rows, row_group):"):
             add("group = min(row_group, num_rows - r0)")
             self._load_x("group")
-            with self.source.block(f"for n0 in range(0, num_cols, {self.width}):"):
-                add(f"cols = min({self.width}, num_cols - n0)")
-                self._load_w("w_block", "cols", Window(start="n0", count="cols"))
-                with self.source.block("for m0 in range(0, group, PARTITIONS):"):
-                    add("rows = min(PARTITIONS, group - m0)")
-                    self._accumulate(
-                        self.source,
-                        "x_turned[:size, k, m0 : m0 + rows]",
-                        "w_block[:size, k, :]",
-                        k_tiles="k_tiles",
-                    )
-                    for step in self.plan.levels[self.last]:
-                        self._step(step, self.last)
+            if self.plan.w_banks == 1:
+                with self.source.block(f"for n0 in range(0, num_cols, {self.width}):"):
+                    add(f"cols = min({self.width}, num_cols - n0)")
+                    self._load_w("w_block", "cols", Window(start="n0", count="cols"))
+                    self._multiply_group("w_block[:size, k, :]")
+                return
+            with self.source.block("for w0 in range(0, num_cols, w_cols):"):
+                add("wide = min(w_cols, num_cols - w0)")
+                self._load_w("w_block", "wide", Window(start="w0", count="wide"))
+                with self.source.block(f"for n0 in range(w0, w0 + wide, {self.width}):"):
+                    add(f"cols = min({self.width}, w0 + wide - n0)")
+                    self._multiply_group("w_block[:size, k, n0 - w0 : n0 - w0 + cols]")
+
+    def _multiply_group(self, moving: str) -> None:
+        with self.source.block("for m0 in range(0, group, PARTITIONS):"):
+            self.source.add("rows = min(PARTITIONS, group - m0)")
+            stationary = "x_turned[:size, k, m0 : m0 + rows]"
+            self._accumulate(self.source, stationary, moving, k_tiles="k_tiles")
+            for step in self.plan.levels[self.last]:
+                self._step(step, self.last)
 
     # -- parts of the depth -----------------------------------------------------------------------
     def _deep(self) -> None:

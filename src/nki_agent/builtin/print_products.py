@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.plan import AttentionPlan, MatmulPlan, Plan, TransposePlan
 from nki_agent.builtin.print_rows import OUTER_NAMES, TIME
 from nki_agent.builtin.print_steps import layout_of
@@ -46,6 +47,42 @@ LOAD_TRANSPOSED = '''def load_transposed(dst, src):
         nisa.dma_copy(dst=tile, src=src[whole * PARTITIONS :, :])
         turn(dst[:, :, whole * PARTITIONS :], tile)
 '''
+LEAVE_PSUM = {
+    Leaving.SCALAR: '''def leave_psum(dst, src):
+    """Copies a tile out of PSUM, on the Scalar Engine, which has time."""
+    nisa.activation(dst=dst, op=nl.copy, data=src)
+''',
+    Leaving.BOTH: '''def leave_psum(dst, src):
+    """Copies src [P, K, N] out of PSUM, half of the columns on each of two engines."""
+    half = src.shape[2] // 2
+    if half:
+        nisa.activation(dst=dst[:, :, :half], op=nl.copy, data=src[:, :, :half])
+    nisa.tensor_copy(dst=dst[:, :, half:], src=src[:, :, half:])
+''',
+}
+"""How turned tiles leave PSUM where not by plain copies."""
+LOAD_SHORT = '''def load_short_rows(dst, src, each):
+    """As load_transposed, with up to `each` neighbouring rows in a partition: longer runs."""
+    num_rows, depth = src.shape
+    each = max(1, min(each, num_rows // PARTITIONS))
+    while num_rows % each:
+        each -= 1
+    for r0 in range(0, num_rows, PARTITIONS * each):
+        lanes = min(PARTITIONS, (num_rows - r0) // each)
+        tile = nl.ndarray((lanes, each, depth), dtype=src.dtype, buffer=nl.sbuf)
+        rows = src[r0 : r0 + lanes * each, :].reshape_dim(0, (lanes, each))
+        nisa.dma_copy(dst=tile, src=rows)
+        for k0 in range(0, depth, PARTITIONS):
+            size = min(PARTITIONS, depth - k0)
+            block = dst[:size, k0 // PARTITIONS, r0 : r0 + lanes * each]
+            block = block.reshape_dim(1, (lanes, each)).permute((0, 2, 1))
+            for e0 in range(0, each, BANK // PARTITIONS):
+                count = min(BANK // PARTITIONS, each - e0)
+                turned = nl.ndarray((size, count, lanes), dtype=tile.dtype, buffer=nl.psum)
+                for e in range(count):
+                    nisa.nc_transpose(dst=turned[:, e, :], data=tile[:, e0 + e, k0 : k0 + size])
+                nisa.tensor_copy(dst=block[:, e0 : e0 + count, :], src=turned)
+'''
 TURN = '''def turn(dst, tile):
     """Writes the transpose of tile [M, K] into dst [128, block of K, M]."""
     rows, depth = tile.shape
@@ -60,9 +97,9 @@ TURN = '''def turn(dst, tile):
         nisa.tensor_copy(dst=dst[:, k0 : k0 + count, :], src=turned)
     size = depth % PARTITIONS
     if size:
-        turned = nl.ndarray((size, rows), dtype=tile.dtype, buffer=nl.psum)
-        nisa.nc_transpose(dst=turned, data=tile[:, whole * PARTITIONS :])
-        nisa.tensor_copy(dst=dst[:size, whole, :], src=turned)
+        turned = nl.ndarray((size, 1, rows), dtype=tile.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=turned[:, 0, :], data=tile[:, whole * PARTITIONS :])
+        nisa.tensor_copy(dst=dst[:size, whole : whole + 1, :], src=turned)
 '''
 
 
@@ -73,20 +110,35 @@ def is_unit(stride: Size) -> bool:
 
 def helpers_of(plan: Plan) -> list[str]:
     """The helper functions that the stages of a plan call, in order of definition."""
-    turns = blocks = False
+    turns = blocks = short = False
     for stage in plan.stages:
         match stage:
             case MatmulPlan():
                 x_turns = not is_x_ready(stage)
                 w_turns = is_w_turned(stage)
-                turns |= x_turns or w_turns
+                each = [stage.x_each] * x_turns + [stage.w_each] * w_turns
+                turns |= 1 in each
+                short |= any(n > 1 for n in each)
                 blocks |= not (x_turns and w_turns)
             case AttentionPlan():
                 turns = blocks = True
+                short |= stage.rows_each > 1
             case _:
                 pass
-    found = [LOAD_BLOCKS] if blocks else []
-    return found + ([TURN, LOAD_TRANSPOSED] if turns else [])
+    turning = [LOAD_SHORT] if short else []
+    turning += [TURN, LOAD_TRANSPOSED] if turns else []
+    if turning and plan.leaving is not Leaving.VECTOR:
+        plain = "nisa.tensor_copy(dst="
+        turning = [helper.replace(plain, "leave_psum(dst=") for helper in turning]
+        turning.insert(0, LEAVE_PSUM[plan.leaving])
+    return ([LOAD_BLOCKS] if blocks else []) + turning
+
+
+def call_loader(dst: str, src: str, each: int) -> str:
+    """The call that loads rows and turns them."""
+    if each == 1:
+        return f"load_transposed({dst}, {src})"
+    return f"load_short_rows({dst}, {src}, each={each})"
 
 
 def is_x_ready(plan: MatmulPlan) -> bool:

@@ -51,6 +51,9 @@ from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Size
 from nki_agent.builtin.window_text import window_helpers
 
+WITH_PSUM = (MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan, PickPlan)
+"""Stages whose text speaks of PSUM banks."""
+
 
 def print_plan(plan: Plan, *, title: str) -> str:
     """The whole kernel file."""
@@ -139,10 +142,7 @@ def _constants(plan: Plan, source: Source) -> None:
     blocks = {s.col_block for s in plan.stages if isinstance(s, RowsPlan) and s.col_block}
     if blocks:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
-    if any(
-        isinstance(s, MatmulPlan | AttentionPlan | TransposePlan | ConvolutionPlan | PickPlan)
-        for s in plan.stages
-    ):
+    if any(isinstance(s, WITH_PSUM) for s in plan.stages):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
     if any(isinstance(s, RankPlan) for s in plan.stages):
         source.add(LOWEST)

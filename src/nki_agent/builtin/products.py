@@ -26,28 +26,28 @@ from nki_agent.builtin.align import (
     walk_of_result,
 )
 from nki_agent.builtin.capture import Captured
+from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import MatmulPlan, Stored, TransposePlan
-from nki_agent.builtin.rows import Demand, loaded_dtype
+from nki_agent.builtin.rows import loaded_dtype
+from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile
 from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
-DEPTH_GROUP = 2048
-"""Depth of a part of a product that is too deep for SBUF."""
 DEEP_TILES = 4
 """Tiles of rows that add up such parts: half of the PSUM banks, so that the next may begin."""
-KEPT_SHARE = 0.5
-"""Part of SBUF that a whole w may take."""
+SHORT_ROW_BYTES = 1024
+"""Rows up to this share partitions while they are loaded."""
+SHORT_ROWS_BYTES = 4096
+"""What they make together at most: past it DMA gains nothing."""
 AxisGroup = tuple[int, ...]
 TRANSPOSE_SHORT = 128
 """Rows of a stored transpose up to this length are stored several at a time."""
-TRANSPOSE_COLS = 2048
-"""Columns of a transpose's source that are loaded at a time."""
 MATRIX_RANK = 2
 
 
@@ -96,7 +96,7 @@ class MatmulPlanner:
         assert len(self.alignments) == len(found)
         self.operands = dict(outside_operands(self.graph, group.nodes, self.alignments[0]))
 
-    def plan(self, demand: Demand) -> MatmulPlan:
+    def plan(self, choices: Choices) -> MatmulPlan:
         """Plan the stage.
 
         Raises:
@@ -120,7 +120,11 @@ class MatmulPlanner:
         m = group_size(space.rows, space.sizes)
         n = tuple(s[-1] for s in space.sizes)
         levels, product = self._epilogue(space)
-        blocks = self._blocks(dtype, demand, m=max(m), k=max(k), n=max(n))
+        if choices.short_tiles:
+            levels = tuple(tuple(steps) for steps in shorten(levels))
+        each = short_rows(choices, dtype, k, self.chip)
+        group = self.chip.partitions * each
+        blocks = self._blocks(dtype, choices, m=max(m), k=max(k), n=max(n), group=group)
         return MatmulPlan(
             title=describe(self.captured, self.group.nodes),
             batch=tuple(group_size(g, space.sizes) for g in space.batch),
@@ -135,6 +139,9 @@ class MatmulPlanner:
             is_bank_wide=blocks[1] == self.chip.psum_bank_bytes // DType.FLOAT32.itemsize,
             keep_w=blocks[2],
             depth_group=blocks[3],
+            x_each=each,
+            w_each=each,
+            w_banks=choices.w_banks,
             product=product,
             levels=levels,
             is_step=bool(self.group.loop),
@@ -182,24 +189,25 @@ class MatmulPlanner:
 
     # -- sizes of blocks --------------------------------------------------------------------------
     def _blocks(
-        self, dtype: DType, demand: Demand, *, m: int, k: int, n: int
+        self, dtype: DType, choices: Choices, *, m: int, k: int, n: int, group: int
     ) -> tuple[int, int, bool, int | None]:
         """Rows of a group, columns of a product, whether w is kept, and the depth of a part."""
         lanes = self.chip.partitions
-        room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
+        room = int(self.chip.sbuf_usable_partition_bytes * choices.sbuf_share)
         k_bytes = -(-k // lanes) * dtype.itemsize
         bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
         # Rows of x on their way to be turned, and tiles of the epilogue, twice for overlap.
         working = 2 * k * dtype.itemsize + 2 * self._epilogue_bytes(n, bank)
-        if k_bytes * n <= room * KEPT_SHARE and k_bytes * n + working + 2 * k_bytes * lanes <= room:
-            return lanes, bank, True, None
+        whole = k_bytes * n
+        if whole <= room * choices.w_share and whole + working + 2 * k_bytes * group <= room:
+            return min(group, -(-m // lanes) * lanes), bank, True, None
         for cols in (bank, bank // 2, bank // 4):
-            left = room - working - 2 * k_bytes * cols
-            group = left // (k_bytes * lanes) * lanes
+            left = room - working - 2 * k_bytes * cols * choices.w_banks
+            group = min(left // (k_bytes * lanes) * lanes, choices.row_group or m + lanes)
             if group >= lanes:
                 return min(group, -(-m // lanes) * lanes), cols, False, None
         # Too deep for SBUF: parts of the depth add up in one PSUM bank for each tile of rows.
-        return min(DEEP_TILES * lanes, -(-m // lanes) * lanes), bank, False, DEPTH_GROUP
+        return min(DEEP_TILES * lanes, -(-m // lanes) * lanes), bank, False, choices.depth_group
 
     def _epilogue_bytes(self, n: int, cols: int) -> int:
         wide = [self.graph[i] for i in self.group.nodes]
@@ -275,6 +283,16 @@ class MatmulPlanner:
         return Place(kind, level)
 
 
+def short_rows(choices: Choices, dtype: DType, depth: Size, chip: ChipSpec) -> int:
+    """Rows that share a partition while they are loaded, so that transfers are long runs.
+
+    No more than leave the copies that put them in order at full rate.
+    """
+    row_bytes = max(depth) * dtype.itemsize
+    most = min(choices.rows_each, chip.full_rate_stride_bytes // dtype.itemsize)
+    return max(1, min(most, SHORT_ROWS_BYTES // row_bytes)) if row_bytes <= SHORT_ROW_BYTES else 1
+
+
 def product_dtype(graph: Graph, node: Node) -> DType:
     """The dtype of both operands.
 
@@ -302,7 +320,7 @@ def minor_stride(captured: Captured, node_id: int, dim: int) -> Size:
 
 
 def plan_transpose(
-    captured: Captured, group: Group, *, buffers: Mapping[int, Stored]
+    captured: Captured, group: Group, *, buffers: Mapping[int, Stored], choices: Choices
 ) -> TransposePlan:
     """Plan one stored transpose."""
     graph = captured.graph
@@ -343,7 +361,7 @@ def plan_transpose(
             )
         )
     is_short = max(m) <= TRANSPOSE_SHORT and max(n) > max(m)
-    each = max(1, TRANSPOSE_COLS // TRANSPOSE_SHORT)
+    each = max(1, choices.transpose_cols // TRANSPOSE_SHORT)
     return TransposePlan(
         title="transpose",
         batch=tuple(group_size(g, sizes) for g in loops),
@@ -352,7 +370,7 @@ def plan_transpose(
         dtype=buffers[node.id].dtype,
         m=m,
         n=n,
-        col_block=TRANSPOSE_COLS,
+        col_block=choices.transpose_cols,
         rows_each=each if is_short and not (is_blocked or group.loop) else None,
         is_blocked=is_blocked,
         is_step=bool(group.loop),

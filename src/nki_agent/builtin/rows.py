@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nki_agent.builtin.align import (
     Alignment,
@@ -28,12 +28,14 @@ from nki_agent.builtin.align import (
 )
 from nki_agent.builtin.balance import Estimate, balance, find_cuts
 from nki_agent.builtin.capture import Captured
+from nki_agent.builtin.choices import Choices, Phases
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_columns, fold_negations
 from nki_agent.builtin.plan import RowsPlan, Stored, Total
 from nki_agent.builtin.row_parts import RowPart, find_row_parts
 from nki_agent.builtin.row_space import Space, longest_as_rows
+from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
 from nki_agent.builtin.tile_steps import (
@@ -57,8 +59,6 @@ from nki_agent.isa.dtype import DType
 
 FLAT_ROWS_MAX = 32
 """With fewer rows than this and long columns, columns are spread over the partitions instead."""
-COL_BLOCK = 2048
-"""Columns of one tile where rows may be cut: 8 KiB a partition in float32, past what DMA needs."""
 COL_BLOCK_MIN = 128
 SHORT_ROW_BYTES = 1024
 """Rows shorter than this are packed: their transfers and tiles would be mostly overhead."""
@@ -68,15 +68,6 @@ TILES_FOR_PHASES = 3
 """With fewer tiles there is nothing to run ahead with."""
 BUFFERS = 2
 """Tiles of this many iterations fit, so that loads run ahead of compute."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """How one planning attempt is bounded; repairs tighten it."""
-
-    col_block: int = COL_BLOCK
-    sbuf_share: float = 0.9
-    """Part of SBUF that a plan may fill by its own count."""
 
 
 class RowsPlanner:
@@ -99,6 +90,7 @@ class RowsPlanner:
         self.buffers = buffers
         self.outputs = [n for n in outputs if n != group.fold]
         self.chip = chip
+        self.choices = Choices()
         self.alignments = [self._align(g_index) for g_index in range(len(captured.graphs))]
         share_axes(self.alignments)
         self.operands = self._find_operands()
@@ -202,12 +194,13 @@ class RowsPlanner:
         )
 
     # -- steps ------------------------------------------------------------------------------------
-    def plan(self, demand: Demand) -> RowsPlan:
-        """Plan the stage within a demand.
+    def plan(self, choices: Choices) -> RowsPlan:
+        """Plan the stage.
 
         Raises:
             UnsupportedError: rows that are reduced do not fit SBUF.
         """
+        self.choices = choices
         space = self._space()
         cols = group_size(space.groups[-1], space.sizes)
         is_reduced = bool(self._reduced())
@@ -215,12 +208,12 @@ class RowsPlanner:
             packed = self._plan_packed(space) or self._plan_middle(space)
             if packed is not None:
                 return packed
-        room = int(self.chip.sbuf_usable_partition_bytes * demand.sbuf_share)
-        plan = self._plan_blocks(space, room, demand)
+        room = int(self.chip.sbuf_usable_partition_bytes * choices.sbuf_share)
+        plan = self._plan_blocks(space, room)
         usable = self.chip.sbuf_usable_partition_bytes
         needed = self._bytes(plan, buffers=1)
         if needed > usable and is_reduced and not space.is_flat:
-            striped = self._plan_strips(space, room, demand)
+            striped = self._plan_strips(space, room)
             if striped is not None:
                 return striped
         if needed > usable:
@@ -233,13 +226,13 @@ class RowsPlanner:
             )
         return plan
 
-    def _plan_blocks(self, space: Space, room: int, demand: Demand) -> RowsPlan:
+    def _plan_blocks(self, space: Space, room: int) -> RowsPlan:
         """Blocks of columns that fit, or whole rows where columns depend on each other."""
         is_reduced = bool(self._reduced())
         cols = group_size(space.groups[-1], space.sizes)
         block: int | None = None
-        if space.is_flat or (not is_reduced and max(cols) > demand.col_block):
-            block = demand.col_block
+        if space.is_flat or (not is_reduced and max(cols) > self.choices.col_block):
+            block = self.choices.col_block
         if block is not None and self._has_steps(space):
             plan = self._lower(space, None)
             if self._bytes(plan, buffers=BUFFERS) <= room:
@@ -255,14 +248,14 @@ class RowsPlanner:
             plan = self._lower(space, block)
         return plan
 
-    def _plan_strips(self, space: Space, room: int, demand: Demand) -> RowsPlan | None:
+    def _plan_strips(self, space: Space, room: int) -> RowsPlan | None:
         """Rows in strips; None if whole vectors do not fit, or a scan needs whole rows."""
         ops = {self.graph[n].op for n in self.group.nodes}
         if self.group.loop or ops & {Op.SCAN, Op.LANES}:
             return None
         cols = group_size(space.groups[-1], space.sizes)
         row_level = len(space.outer) + 1
-        block = demand.col_block
+        block = self.choices.col_block
         while block >= COL_BLOCK_MIN:
             plan = self._lower_strips(space, row_level, block)
             found = strip_bytes(plan.levels, row_level=row_level, cols=max(cols), block=block)
@@ -318,11 +311,11 @@ class RowsPlanner:
 
     def _plan_packed(self, space: Space) -> RowsPlan | None:
         """Several short rows in each partition, where transfers and tiles are too short else."""
-        if space.is_flat:
+        if space.is_flat or not self.choices.packing:
             return None
         cols, rows = (max(group_size(g, space.sizes)) for g in (space.groups[-1], space.groups[-2]))
         itemsize = min(self.buffers[n].dtype.itemsize for n in self._wide_values())
-        each = min(COL_BLOCK // cols, rows // self.chip.partitions)
+        each = min(self.choices.col_block // cols, rows // self.chip.partitions)
         if cols * itemsize >= SHORT_ROW_BYTES or each < ROWS_EACH_MIN:
             return None
         try:
@@ -341,7 +334,7 @@ class RowsPlanner:
         outside = [group for group in outer if group is not rows]
         width, count = (max(group_size(g, space.sizes)) for g in (cols, middle))
         itemsize = min(self.buffers[n].dtype.itemsize for n in self._wide_values())
-        each = min(COL_BLOCK // width, count) if width else 0
+        each = min(self.choices.col_block // width, count) if width else 0
         filled = max(group_size(rows, space.sizes))
         by_position = any(self.graph.base(s).op is Op.IOTA for s in self.operands)
         short = width * itemsize < SHORT_ROW_BYTES and each >= ROWS_EACH_MIN
@@ -414,6 +407,8 @@ class RowsPlanner:
         levels = lowering.levels
         if total is None:
             levels = [fold_negations(steps) for steps in levels]
+            if self.choices.short_tiles:
+                levels = shorten(levels)
         levels[-1], cuts = self._spread(space, levels[-1], block, lowering.taken_names, each)
         return RowsPlan(
             title=describe(self.captured, self.group.nodes),
@@ -474,6 +469,7 @@ class RowsPlanner:
         by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in spread)
         if (
             by_position
+            or self.choices.phases is Phases.NONE
             or self.group.loop
             or self.fold is not None
             or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES
@@ -482,9 +478,7 @@ class RowsPlanner:
             return spread, ()
         if space.has_middle:
             return spread, ()
-        last = len(space.outer) + 1 + (block is not None and not space.is_flat)
-        between = any(0 < tile.level < last for step in spread for tile in step_reads(step))
-        return spread, () if between else find_cuts(spread, estimate)
+        return spread, find_cuts(spread, estimate, self.choices.phases)
 
     def _num_tiles(self, space: Space, width: int, each: int) -> int:
         sizes = [max(group_size(g, space.sizes)) for g in space.groups]

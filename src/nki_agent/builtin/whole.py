@@ -28,7 +28,7 @@ def is_whole(graph: Graph, node_id: int) -> bool:
             return _is_whole_pair(graph, node)
         case Op.WHERE:
             return all(is_whole(graph, i) for i in node.inputs[1:])
-        case Op.UNARY | Op.VIEW | Op.REDUCE | Op.TRANSPOSE | Op.SCAN | Op.LANES:
+        case Op.UNARY | Op.VIEW | Op.REDUCE | Op.FOLD | Op.TRANSPOSE | Op.SCAN | Op.LANES:
             return node.dtype.is_integer or all(is_whole(graph, i) for i in node.inputs)
         case _:
             return node.dtype.is_integer

@@ -1,6 +1,6 @@
 """From a task to kernel source, in one call.
 
-Law: the same task, target and demand give the same text. Nothing is run and nothing is read from
+Law: the same task, target and choices give the same text. Nothing is run and nothing is read from
 disk.
 """
 
@@ -9,35 +9,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki_agent.builtin.capture import Captured, capture_task
+from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.plan import Argument, Plan
 from nki_agent.builtin.planner import plan_kernel
 from nki_agent.builtin.printer import print_plan
-from nki_agent.builtin.rows import Demand
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.task.task import ShapeSet, StaticArgument, Task, TensorArgument
 
 
-def write_kernel(task: Task, target: Target, *, demand: Demand | None = None) -> str:
+def write_kernel(task: Task, target: Target, *, choices: Choices | None = None) -> str:
     """The kernel for a task.
 
     Raises:
         UnsupportedError: what cannot be written, why, and what to try.
     """
     captured = capture_task(task)
-    plan = make_plan(task, captured, target, demand=demand or Demand())
+    plan = make_plan(task, captured, target, choices=choices or Choices())
     return print_plan(
         plan, title=f"Kernel for the task `{task.id}`, by the built-in author of nki-agent."
     )
 
 
-def make_plan(task: Task, captured: Captured, target: Target, *, demand: Demand) -> Plan:
+def make_plan(task: Task, captured: Captured, target: Target, *, choices: Choices) -> Plan:
     """The plan for a captured task."""
     return plan_kernel(
         captured,
         arguments=_arguments(captured.shape_sets),
         result_names=tuple(output.name for output in task.outputs),
         chip=load_chip(target),
-        demand=demand,
+        choices=choices,
     )
 
 

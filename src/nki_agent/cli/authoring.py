@@ -6,12 +6,13 @@ from nki_agent.agent.episode import LEVEL_TURNS, Limits, Mode, find_turns
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.check.surface import Surface
-from nki_agent.llm.choose import BUILTIN
+from nki_agent.llm.choose import BUILTIN, require_model
 from nki_agent.llm.recorded import find_seed
 
 
 def require_author(model: str, surface: Surface) -> None:
-    """Refuse an author that does not write the surface, before a run begins."""
+    """Refuse what stands for no author, or does not write the surface, before a run begins."""
+    require_model(model)
     if model == BUILTIN and surface is not Surface.NKI:
         raise UsageError(
             f"the built-in author does not write the surface `{surface.value}`: it leaves places to"

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from nki_agent.agent.ablation import PromptKind, make_ablation
 from nki_agent.agent.archive import Kept, hash_archive, read_archive
 from nki_agent.agent.episode import Mode
 from nki_agent.agent.folder import make_run_folder
@@ -24,19 +23,19 @@ from nki_agent.bench.splits import find_split
 from nki_agent.bench.suite import Suite, SuiteTask, builtin_suite, read_suite
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.ablating import Ablating, takes_ablation
 from nki_agent.cli.authoring import (
     choose_level_turns,
     choose_seed,
     require_author,
 )
+from nki_agent.cli.budget import Searching, takes_search
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import (
     COUNT_MAX,
     JSON_HELP,
-    PROMPT_HELP,
     SURFACE_HELP,
     TARGET_HELP,
-    TOOLS_HELP,
     UNSANDBOXED_HELP,
     WORKERS_MAX,
     Seed,
@@ -53,7 +52,7 @@ from nki_agent.evals.episode import describe_attempt
 from nki_agent.evals.results import LINES, read_config, read_results
 from nki_agent.evals.run import ATTEMPTS, Evaluation, Progress
 from nki_agent.evals.spent import find_trajectories, read_spent
-from nki_agent.evals.workshop import LocalWorkshop, find_baseline
+from nki_agent.evals.workshop import Author, LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
@@ -89,6 +88,8 @@ class Machine:
     as_json: bool
 
 
+@takes_search
+@takes_ablation
 @takes_spending
 def run(
     *,
@@ -99,8 +100,7 @@ def run(
     target: Targets = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
     turns: Turns = None,
-    prompt: Annotated[PromptKind, typer.Option(help=PROMPT_HELP)] = PromptKind.RANK_AWARE,
-    tools: Annotated[str | None, typer.Option(help=TOOLS_HELP)] = None,
+    ablating: Ablating,
     archive: Annotated[Path | None, typer.Option(metavar="DIR", help=ARCHIVE_HELP)] = None,
     surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     samples: Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="Attempts for each task.")] = 1,
@@ -110,6 +110,7 @@ def run(
     resume: Resume = None,
     workers: Workers = None,
     spending: Spending,
+    searching: Searching,
     episodes: Annotated[int | None, typer.Option(min=1, help=EPISODES_HELP)] = None,
     trust_suite: Annotated[bool, typer.Option("--trust-suite", help=TRUST_HELP)] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
@@ -121,9 +122,9 @@ def run(
     )
 
     def begin() -> ExitCode:
-        require_author(model, surface)
+        search, asked = searching.resolve(turns, model=model, mode=mode)
         kept = None if archive is None else read_archive(archive)
-        chosen = _open_suite(suite, model, machine)
+        chosen = _open_suite(suite, model, surface, machine)
         config = EvalConfig(
             versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
@@ -133,16 +134,17 @@ def run(
             targets=read_targets(target),
             samples=samples,
             surface=surface,
-            limits=spending.make_limits(turns, mode=mode, surface=surface),
-            level_turns=choose_level_turns(turns, mode=mode, surface=surface),
+            limits=spending.make_limits(asked, mode=mode, surface=surface),
+            level_turns=choose_level_turns(asked, mode=mode, surface=surface),
             perf=perf,
             seed=choose_seed(seed, model),
             allow_unsandboxed=allow_unsandboxed,
-            ablation=make_ablation(prompt, tools, mode=mode),
+            ablation=ablating.resolve(mode=mode),
             prompts=str(read_versions()),
             archive=None if kept is None else hash_archive(kept),
             tariff=spending.make_tariff(model),
             budget=spending.make_budget(),
+            optimize=search,
         )
         return _carry_out(config, _make_folder(config, runs), chosen, machine, kept, config.budget)
 
@@ -158,8 +160,9 @@ def _make_folder(config: EvalConfig, runs: Path) -> Path:
     ).path
 
 
-def _open_suite(folder: Path | None, model: str, machine: Machine) -> Suite:
+def _open_suite(folder: Path | None, model: str, surface: Surface, machine: Machine) -> Suite:
     """Our own suite, or that of the folder, if the author could begin with it."""
+    require_author(model, surface)
     suite = builtin_suite() if folder is None else read_suite(folder)
     _require_trust(model, suite, machine)
     return suite
@@ -283,12 +286,15 @@ def _carry_out(
         usd, tokens = read_spent(find_trajectories(folder / ATTEMPTS))
         purse = Purse(budget, usd=usd, tokens=tokens)
         workshop = LocalWorkshop(
-            models=ModelSource(config.model, tariff=config.tariff, purse=purse),
+            author=Author(
+                models=ModelSource(config.model, tariff=config.tariff, purse=purse),
+                surface=config.surface,
+                budget=config.optimize,
+            ),
             executor=executor,
             baseline=find_baseline(suite),
             trust_suite=machine.trusts,
             allow_unsandboxed=config.allow_unsandboxed,
-            surface=config.surface,
         )
         stack.callback(workshop.close)
         evaluation = Evaluation(

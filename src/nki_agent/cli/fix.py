@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from nki_agent.agent.ablation import PromptKind, make_ablation
 from nki_agent.agent.episode import Mode
 from nki_agent.agent.improving import Goal, Start
 from nki_agent.base.clock import SystemClock
@@ -15,6 +14,7 @@ from nki_agent.base.errors import UsageError
 from nki_agent.check.fixing import fix_source
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.ablating import Ablating, takes_ablation
 from nki_agent.cli.authoring import choose_seed, require_author, require_readable
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.improving import (
@@ -30,11 +30,9 @@ from nki_agent.cli.improving import (
 from nki_agent.cli.inputs import (
     CONVERSATION_HELP,
     JSON_HELP,
-    PROMPT_HELP,
     SURFACE_HELP,
     TARGET_HELP,
     TASK_HELP,
-    TOOLS_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
     Seed,
@@ -47,7 +45,7 @@ from nki_agent.cli.inputs import (
 from nki_agent.cli.screen import say
 from nki_agent.cli.solving import Showing
 from nki_agent.cli.spending import Spending, takes_spending
-from nki_agent.llm.choose import BUILTIN, MODEL_HELP, require_model
+from nki_agent.llm.choose import BUILTIN, MODEL_HELP
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.verdict import Verdict
 
@@ -64,8 +62,7 @@ def improve_kernel(
     model: str,
     target: str,
     turns: int | None,
-    prompt: PromptKind,
-    tools: str | None,
+    ablating: Ablating,
     surface: Surface,
     seed: int | None,
     runs: Path,
@@ -77,7 +74,6 @@ def improve_kernel(
     allow_unsandboxed: bool,
 ) -> ExitCode:
     """Read what is given, judge the kernel, and let a model work on it."""
-    require_model(model)
     require_author(model, surface)
     require_readable(model, untrusted_task=untrusted_task)
     chosen, source = read_target(target), read_kernel(kernel)
@@ -96,7 +92,7 @@ def improve_kernel(
         limits=spending.make_limits(turns, mode=Mode.LOOP, surface=surface),
         seed=choose_seed(seed, model),
         surface=surface,
-        ablation=make_ablation(prompt, tools, mode=Mode.LOOP),
+        ablation=ablating.resolve(mode=Mode.LOOP),
         tariff=models.tariff,
         budget=models.purse.budget,
         allow_unsandboxed=allow_unsandboxed,
@@ -176,6 +172,7 @@ def _end(wish: Wish, before: Verdict, after: Verdict, *, new: str | None, by: st
     finish(wish, found, new=new)
 
 
+@takes_ablation
 @takes_spending
 def fix(
     kernel: Annotated[Path, typer.Argument(metavar="KERNEL.py", help="The kernel file.")],
@@ -184,8 +181,7 @@ def fix(
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     turns: Turns = None,
-    prompt: Annotated[PromptKind, typer.Option(help=PROMPT_HELP)] = PromptKind.RANK_AWARE,
-    tools: Annotated[str | None, typer.Option(help=TOOLS_HELP)] = None,
+    ablating: Ablating,
     surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     seed: Seed = None,
     runs: Annotated[Path, typer.Option(help=RUNS_HELP)] = Path("runs"),
@@ -204,8 +200,7 @@ def fix(
         model=model,
         target=target,
         turns=turns,
-        prompt=prompt,
-        tools=tools,
+        ablating=ablating,
         surface=surface,
         seed=seed,
         runs=runs,

@@ -7,20 +7,18 @@ from typing import Annotated
 
 import typer
 
-from nki_agent.agent.ablation import PromptKind
 from nki_agent.agent.improving import Goal
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.ablating import Ablating, takes_ablation
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.fix import RUNS_HELP, improve_kernel
 from nki_agent.cli.inputs import (
     CONVERSATION_HELP,
     JSON_HELP,
-    PROMPT_HELP,
     SURFACE_HELP,
     TARGET_HELP,
     TASK_HELP,
-    TOOLS_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
     Seed,
@@ -32,6 +30,7 @@ from nki_agent.llm.choose import BUILTIN, MODEL_HELP
 WRITE_HELP = "Write the fastest kernel to KERNEL.py, if it is faster and right."
 
 
+@takes_ablation
 @takes_spending
 def optimize(
     kernel: Annotated[Path, typer.Argument(metavar="KERNEL.py", help="A right kernel.")],
@@ -40,8 +39,7 @@ def optimize(
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     turns: Turns = None,
-    prompt: Annotated[PromptKind, typer.Option(help=PROMPT_HELP)] = PromptKind.RANK_AWARE,
-    tools: Annotated[str | None, typer.Option(help=TOOLS_HELP)] = None,
+    ablating: Ablating,
     surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     seed: Seed = None,
     runs: Annotated[Path, typer.Option(help=RUNS_HELP)] = Path("runs"),
@@ -60,8 +58,7 @@ def optimize(
         model=model,
         target=target,
         turns=turns,
-        prompt=prompt,
-        tools=tools,
+        ablating=ablating,
         surface=surface,
         seed=seed,
         runs=runs,

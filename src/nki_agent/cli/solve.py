@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from nki_agent.agent.ablation import Ablation, PromptKind, make_ablation
+from nki_agent.agent.ablation import Ablation
 from nki_agent.agent.archive import hash_archive, read_archive
 from nki_agent.agent.best_of import Sample, choose_best, list_samples, sum_up_episodes
 from nki_agent.agent.episode import End, Episode, Mode
@@ -22,17 +22,17 @@ from nki_agent.base.clock import SystemClock
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.ablating import Ablating, takes_ablation
 from nki_agent.cli.authoring import choose_seed, require_author, require_readable
+from nki_agent.cli.budget import Searching, takes_search
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.describing import describe, require_words
 from nki_agent.cli.inputs import (
     ARCHIVE_HELP,
     CONVERSATION_HELP,
     JSON_HELP,
-    PROMPT_HELP,
     SURFACE_HELP,
     TARGET_HELP,
-    TOOLS_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
     Seed,
@@ -47,7 +47,7 @@ from nki_agent.cli.screen import show, show_json
 from nki_agent.cli.solving import Showing, SolveConfig, carry_out, keeping_errors
 from nki_agent.cli.spending import Spending, takes_spending, write_usd
 from nki_agent.cost.summary import Summary
-from nki_agent.llm.choose import BUILTIN, MODEL_HELP, require_model
+from nki_agent.llm.choose import BUILTIN, MODEL_HELP
 from nki_agent.llm.protocol import Usage
 from nki_agent.verify.verdict import Verdict
 
@@ -75,6 +75,8 @@ class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
     """Every episode in short, where there are several."""
 
 
+@takes_search
+@takes_ablation
 @takes_spending
 def solve(
     task: Annotated[Path | None, typer.Argument(metavar="TASK.py", help=TASK_HELP)] = None,
@@ -85,8 +87,7 @@ def solve(
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
     turns: Turns = None,
-    prompt: Annotated[PromptKind, typer.Option(help=PROMPT_HELP)] = PromptKind.RANK_AWARE,
-    tools: Annotated[str | None, typer.Option(help=TOOLS_HELP)] = None,
+    ablating: Ablating,
     samples: Annotated[int, typer.Option(min=1, help="Episodes; the best kernel counts.")] = 1,
     archive: Annotated[Path | None, typer.Option(metavar="DIR", help=ARCHIVE_HELP)] = None,
     surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
@@ -94,6 +95,7 @@ def solve(
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
     spending: Spending,
+    searching: Searching,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     conversation: Annotated[bool, typer.Option("--conversation", help=CONVERSATION_HELP)] = False,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
@@ -101,8 +103,8 @@ def solve(
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
     require_words(words, task, model=model)
-    require_model(model)
     require_author(model, surface)
+    search, turns = searching.resolve(turns, model=model, mode=mode)
     clock, num_said = SystemClock(), 0
     with spending.open_models(model, clock=clock) as models:
         if words is not None:
@@ -124,7 +126,7 @@ def solve(
             seed=choose_seed(seed, model),
             allow_unsandboxed=allow_unsandboxed,
             untrusted_task=untrusted_task,
-            ablation=make_ablation(prompt, tools, mode=mode),
+            ablation=ablating.resolve(mode=mode),
             prompts=str(read_versions()),
             samples=samples,
             archive=printable(archive or runs),
@@ -132,20 +134,21 @@ def solve(
             tariff=models.tariff,
             budget=models.purse.budget,
             docs=hash_docs(),
+            optimize=search,
         )
         how = Showing(models=models, clock=clock, shows_all=conversation, num_said=num_said)
-        episodes, summary, folder = _run_in_folder(task, source, config, runs, how)
-    return conclude(episodes, folder, config, summary=summary, as_json=as_json)
+        return _run_in_folder(task, source, config, runs, how, as_json=as_json)
 
 
 def _run_in_folder(
-    path: Path, source: str, config: SolveConfig, runs: Path, how: Showing
-) -> tuple[tuple[Episode, ...], Summary | None, RunFolder]:
+    path: Path, source: str, config: SolveConfig, runs: Path, how: Showing, *, as_json: bool
+) -> ExitCode:
     """Carry a run out in a folder of its own, which keeps whatever comes."""
     folder = make_run_folder(runs, kind="solve", subject=path.stem, config=config, clock=how.clock)
     with keeping_errors(folder), hold(folder.path):
         folder.task.write_text(source, encoding="utf-8")
-        return *carry_out(path, config, folder, how), folder
+        episodes, summary = carry_out(path, config, folder, how)
+    return conclude(episodes, folder, config, summary=summary, as_json=as_json)
 
 
 def conclude(

@@ -30,6 +30,7 @@ from nki_agent.agent.tools import Shelf, Toolbox
 from nki_agent.agent.trajectory import Trajectory
 from nki_agent.base.clock import Clock
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.builtin.search import NO_BUDGET, SearchBudget
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cli.conversation import Conversation
@@ -78,6 +79,8 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What was in it; None where nothing was."""
     tariff: Tariff = Tariff()
     budget: Budget = Budget()
+    optimize: SearchBudget = NO_BUDGET
+    """How far the built-in author searches for faster kernels."""
     docs: str = ""
     """Short hash of the user's documentation that `look_up` searches; empty without one."""
 
@@ -162,7 +165,12 @@ class Run:
         """A recording's samples are beside each other; a script's replies follow each other."""
         path = self.folder.sample_trajectory(number)
         return self.how.models.make_model(
-            make_builtin=lambda: BuiltinAuthor(self.task, target=self.config.target),
+            make_builtin=lambda: BuiltinAuthor(
+                self.task,
+                target=self.config.target,
+                budget=self.config.optimize,
+                clock=self.how.clock,
+            ),
             recording=None if number == 0 else Path(path.name),
             num_said=self.how.num_said + sum(episode.turns for episode in before),
         )

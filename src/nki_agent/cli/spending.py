@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -17,12 +14,11 @@ from nki_agent.base.clock import Clock
 from nki_agent.base.errors import UsageError
 from nki_agent.check.surface import Surface
 from nki_agent.cli.authoring import choose_limits
+from nki_agent.cli.option_group import takes_options
 from nki_agent.llm.choose import ModelSource, find_free_tariff
 from nki_agent.llm.meter import Budget, Purse
 from nki_agent.llm.prices import Tariff, read_prices
 from nki_agent.llm.protocol import TokenLimits
-
-Result = TypeVar("Result")
 
 Prices = Annotated[
     Path | None,
@@ -113,28 +109,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def takes_spending(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Give a command these options, which it gets as one argument `spending`."""
-    signature = inspect.signature(function, eval_str=True)
-
-    @functools.wraps(function)
-    def command(**given: Any) -> Result:
-        spending = Spending(**{name: given.pop(name) for name in OPTIONS})
-        return function(**given, spending=spending)
-
-    defaults = {field.name: field.default for field in fields(Spending)}
-    own = [p for p in signature.parameters.values() if p.name != "spending"]
-    more = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind
-        )
-        for name, kind in OPTIONS.items()
-    ]
-    shown = signature.replace(parameters=[*own, *more])
-    # What Typer reads.
-    command.__signature__ = shown  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in shown.parameters.values()}
-    return command
+takes_spending = takes_options("spending", Spending, OPTIONS)
 
 
 def make_tariff(model: str, *, prices: Path | None, gpu_hour: float | None) -> Tariff:

@@ -10,6 +10,7 @@ import nki_agent
 from nki_agent.agent.ablation import Ablation
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.base.hashes import hash_bytes
+from nki_agent.builtin.search import NO_BUDGET, SearchBudget
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
@@ -73,6 +74,8 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How replies are charged."""
     budget: Budget = Budget()
     """For all attempts together."""
+    optimize: SearchBudget = NO_BUDGET
+    """How far the built-in author searches for faster kernels."""
 
     def limits_at(self, level: int) -> Limits:
         """What an episode for a task of this level may use."""

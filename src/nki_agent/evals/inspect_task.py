@@ -42,7 +42,7 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target as Chip
 from nki_agent.evals.episode import Assignment, describe_attempt, run_attempt
 from nki_agent.evals.inspect_messages import list_messages, tell_event
-from nki_agent.evals.workshop import LocalWorkshop, find_baseline
+from nki_agent.evals.workshop import Author, LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
 from nki_agent.llm.choose import ModelSource
@@ -134,10 +134,9 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
         if not shop:
             shop.append(
                 LocalWorkshop(
-                    models=ModelSource(BUILTIN_MODEL),
+                    author=Author(models=ModelSource(BUILTIN_MODEL), surface=chosen),
                     executor=LocalExecutor(workers=workers),
                     baseline=find_baseline(suite),
-                    surface=chosen,
                 )
             )
         return shop[0]

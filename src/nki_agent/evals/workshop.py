@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 from nki_agent.agent.judging import FarmJudging, Judging
 from nki_agent.bench.baselines import Baseline, read_baseline
 from nki_agent.bench.suite import BUILTIN, Suite, SuiteTask
 from nki_agent.builtin.author import BuiltinAuthor
+from nki_agent.builtin.search import NO_BUDGET, SearchBudget
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
@@ -31,26 +33,33 @@ def find_baseline(suite: Suite) -> Baseline | None:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who writes, on which surface, and how far the built-in one searches."""
+
+    models: ModelSource
+    surface: Surface = Surface.NKI
+    budget: SearchBudget = NO_BUDGET
+
+
 class LocalWorkshop:
     """This machine's; close it or use `with`. Loading is one task at a time."""
 
     def __init__(
         self,
         *,
-        models: ModelSource,
+        author: Author,
         executor: Executor,
         baseline: Baseline | None,
         trust_suite: bool = False,
         allow_unsandboxed: bool = False,
-        surface: Surface = Surface.NKI,
     ) -> None:
         """With `trust_suite`, foreign task files run in this process too."""
-        self._models = models
+        self._author = author
         self._executor = executor
         self._baseline = baseline
         self._trust_suite = trust_suite
         self._allow_unsandboxed = allow_unsandboxed
-        self._surface = surface
         self._host: TaskHost | None = None
         self._lock = threading.Lock()
         self._tasks: dict[Path, Task] = {}
@@ -66,8 +75,10 @@ class LocalWorkshop:
 
     def make_model(self, task: Task, target: Target, *, attempt: Path) -> Model:
         """A model that has not been asked yet; a recording's is that of the same attempt."""
-        return self._models.make_model(
-            make_builtin=lambda: BuiltinAuthor(task, target=target), recording=attempt
+        budget = self._author.budget
+        return self._author.models.make_model(
+            make_builtin=lambda: BuiltinAuthor(task, target=target, budget=budget),
+            recording=attempt,
         )
 
     def make_judging(self, entry: SuiteTask, target: Target) -> Judging:
@@ -77,7 +88,7 @@ class LocalWorkshop:
             task=entry.path,
             target=target,
             is_task_trusted=self._is_trusted(entry),
-            surface=self._surface,
+            surface=self._author.surface,
         )
 
     def find_baseline(self, task_id: str, target: Target, shapes: str) -> float | None:
@@ -88,11 +99,11 @@ class LocalWorkshop:
 
     async def drop_connections(self) -> None:
         """Close the connections to the model, in the loop that opened them."""
-        await self._models.drop_connections()
+        await self._author.models.drop_connections()
 
     def close(self) -> None:
         """End the processes of foreign tasks, and what the model needs."""
-        self._models.close()
+        self._author.models.close()
         if self._host is not None:
             self._host.close()
             self._host = None

@@ -91,7 +91,7 @@ class Worker:
             )
         match order.ask:
             case Ask.LOOK:
-                return Looked(judge.look(order.kernel, task.dev))
+                return Looked(judge.look(order.kernel, task.looked_at(order.scope)))
             case Ask.VERDICT:
                 seed = draw_root_seed() if order.root_seed is None else order.root_seed
                 return Judged(judge.judge(order.kernel, task, root_seed=seed, scope=order.scope))

@@ -202,6 +202,10 @@ class Task:
         perf = () if self.perf is self.dev else (self.perf,)
         return (self.dev, *odd, *perf)
 
+    def looked_at(self, scope: Scope) -> ShapeSet:
+        """Where a kernel is looked at without data: a claim is about the perf shapes."""
+        return self.perf if scope is Scope.CLAIM else self.dev
+
     def shape_sets_in(self, scope: Scope) -> tuple[ShapeSet, ...]:
         """The shape sets that a verdict of this scope runs."""
         match scope:

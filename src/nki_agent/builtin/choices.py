@@ -1,0 +1,118 @@
+"""Every decision of the planner that has no one best answer, by name, with what it tries first.
+
+Law: a kernel is right under any choice; they differ in how long it takes. A default is what is
+best most often; the author's search tries the others, one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import TypeVar
+
+
+class Phases(StrEnum):
+    """Which later steps of a tile run one tile behind its earlier ones."""
+
+    NONE = "none"
+    NEEDED = "needed"
+    """Those of an engine that waits for what waits for its own earlier steps."""
+    EVERY = "every"
+    """Those of any engine that waits for another."""
+
+
+class Leaving(StrEnum):
+    """Which engine copies turned operands out of PSUM."""
+
+    VECTOR = "vector"
+    SCALAR = "scalar"
+    BOTH = "both"
+    """Half of each tile on either."""
+
+
+Value = int | float | bool | str
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """How one kernel is planned where there is a choice."""
+
+    col_block: int = 2048
+    """Columns of one tile where rows may be cut: 8 KiB a partition in float32, past what DMA
+    needs."""
+    sbuf_share: float = 0.9
+    """Part of SBUF that a plan may fill by its own count."""
+    phases: Phases = Phases.NEEDED
+    """How the steps of a tile are cut, so that engines need not wait for each other."""
+    short_tiles: bool = False
+    """Whether values between 16-bit tensors are 16 bits too, as the reference has them."""
+    leaving: Leaving = Leaving.VECTOR
+    """What copies turned operands out of PSUM."""
+    packing: bool = True
+    """Whether short rows share a partition."""
+    w_banks: int = 1
+    """Blocks of w, each the columns of one product, that are loaded at a time."""
+    w_share: float = 0.5
+    """Part of SBUF that a whole w may take; a larger one is read for each group of rows of x."""
+    rows_each: int = 8
+    """Most short rows that share a partition while they are loaded to be turned."""
+    row_group: int = 0
+    """Most rows of x that each block of w serves; 0 takes as many as fit."""
+    depth_group: int = 2048
+    """Depth of a part of a product that is too deep for SBUF."""
+    transpose_cols: int = 2048
+    """Columns of a transpose's source that are loaded at a time."""
+    tiling: int = 0
+    """Which tiling of a convolution, the fastest by estimate first."""
+    attention: bool = True
+    """Whether attention is one stage where its scores fit SBUF."""
+
+    def first(self, tilings: Sequence[T]) -> Sequence[T]:
+        """The chosen tiling, then all others in order."""
+        chosen = tilings[self.tiling : self.tiling + 1]
+        return [*chosen, *(t for t in tilings if t not in chosen)]
+
+    def changes(self) -> dict[str, Value]:
+        """What is not as it is by default."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
+    def but(self, changes: Mapping[str, Value]) -> Choices:
+        """The same with some changed.
+
+        Raises:
+            TypeError: a choice that there is not.
+        """
+        return replace(self, **dict(changes))  # type: ignore[arg-type]
+
+
+OPTIONS: Mapping[str, tuple[Value, ...]] = {
+    "phases": tuple(Phases),
+    "short_tiles": (False, True),
+    "leaving": tuple(Leaving),
+    "attention": (False, True),
+    "sbuf_share": (0.25, 0.4, 0.6, 0.9),
+    "col_block": (512, 1024, 2048, 4096, 8192),
+    "rows_each": (1, 2, 4, 8),
+    "w_banks": (1, 2, 4),
+    "w_share": (0.0, 0.25, 0.5, 0.75),
+    "row_group": (0, 256, 512, 1024),
+    "tiling": (0, 1, 2, 3),
+    "packing": (False, True),
+    "depth_group": (1024, 2048, 4096),
+    "transpose_cols": (512, 1024, 2048, 4096),
+}
+"""What a search may put in place of each default, what gains most often first."""
+
+
+def list_changes(choices: Choices) -> Iterator[tuple[str, Value]]:
+    """Every single step from these choices to others."""
+    for name, values in OPTIONS.items():
+        for value in values:
+            if value != getattr(choices, name):
+                yield name, value
