@@ -40,6 +40,16 @@ def test_sizes_that_belong_together_are_found() -> None:
     assert found != dev
 
 
+def test_axis_of_one_element_is_drawn_only_where_the_task_has_one() -> None:
+    dev = {"B": 2, "H": 3}
+    drawn = [
+        find_hidden(dev, lambda _: True, rng=rng_for(seed, "ones"), ones=frozenset({"B"}))
+        for seed in range(40)
+    ]
+    assert {found["H"] for found in drawn if found} == {2, 3, 4, 5}
+    assert 1 in {found["B"] for found in drawn if found}
+
+
 def test_task_that_takes_no_other_sizes_has_none() -> None:
     assert find_hidden({"M": 4}, lambda _: False, rng=rng_for(1, "none")) is None
 

@@ -46,6 +46,7 @@ ELEMENTWISE = (
     Operator("under one partition", "x * 2", ((7,),)),
     Operator("bias", "F.silu(x + y)", ((200, 96), (96,))),
     Operator("channel scale", "x * y", ((4, 64, 10, 11), (64, 1, 1))),
+    Operator("number of the file", "x * torch.log(torch.tensor(5.0))", ((130, 50),)),
     Operator("position", "x + y", ((4, 50, 96), (50, 96))),
     Operator("outer product", "x[:, None] * y[None, :]", ((130,), (50,))),
     Operator(
@@ -87,6 +88,7 @@ ROWS = (
     Operator("variance", "x.var(-1)", ((600, 50),)),
     Operator("deviation", "x.std(-1, unbiased=False)", ((130, 50),)),
     Operator("normalize", "F.normalize(x, dim=-1)", ((130, 50),)),
+    Operator("norm of differences", "torch.norm(x - y, dim=-1)", ((130, 50), (130, 50))),
     Operator("log-sum-exp", "torch.logsumexp(x, -1)", ((130, 50),)),
     Operator("two axes", "x.sum((-2, -1))", ((130, 10, 50),)),
     Operator("column sums", "x.sum(0)", ((200, 150),)),

@@ -60,6 +60,44 @@ CONVOLUTIONS = (
         "F.conv_transpose2d(x, y, stride=(3, 2), output_padding=(1, 0))",
         (*IMAGES, (5, 6, 3, 3)),
     ),
+    Operator(
+        "transposed conv of volumes",
+        "F.conv_transpose3d(x, y, z, stride=(1, 2, 2), padding=1, output_padding=(0, 1, 0))",
+        ((2, 5, 3, 4, 5), (5, 6, 3, 3, 3), (6,)),
+    ),
+    Operator(
+        "transposed conv of pooled volumes",
+        "F.conv_transpose3d(F.max_pool3d(x, 2), y, stride=2)",
+        ((2, 5, 4, 4, 6), (5, 6, 2, 2, 2)),
+    ),
+    Operator(
+        "pool beside an image", "torch.cat([F.max_pool2d(x, 2), y], -1)", (*IMAGES, (2, 5, 4, 3))
+    ),
+    Operator(
+        "conv beside an image",
+        "torch.cat([F.relu(F.conv2d(x, z, padding=1)), y], -1)",
+        (*IMAGES, (2, 5, 9, 4), (5, 5, 3, 3)),
+    ),
+    Operator(
+        "transposed conv in groups",
+        "F.conv_transpose2d(x, y, stride=2, padding=1, groups=2)",
+        ((2, 6, 7, 5), (6, 2, 3, 3)),
+    ),
+    Operator(
+        "transposed conv with columns of no pixel",
+        "F.conv_transpose2d(x, y, stride=3, dilation=3, padding=2)",
+        (*IMAGES, (5, 4, 2, 2)),
+    ),
+    Operator(
+        "transposed conv that cuts off",
+        "F.conv_transpose1d(x, y, stride=5, padding=3)",
+        ((2, 5, 9), (5, 4, 2)),
+    ),
+    Operator(
+        "transposed conv of padded images",
+        "F.conv_transpose2d(F.pad(x, (1, 0, 2, 1)), y, stride=2)",
+        (*IMAGES, (5, 4, 3, 3)),
+    ),
     Operator("transposed conv of sequences", "F.conv_transpose1d(x, y)", ((2, 5, 9), (5, 4, 3))),
     Operator(
         "conv and skip",
@@ -91,6 +129,11 @@ POOLS = (
 )
 NORMS = (
     Operator("group norm", "F.group_norm(x, 3, y, z)", ((2, 6, 7, 8), (6,), (6,))),
+    Operator(
+        "instance norm of single pixels",
+        "(F.instance_norm(x[:, None, None])[:, 0, 0] + y) * y",
+        ((200, 1024), (200, 1024)),
+    ),
     Operator("group norm of sequences", "F.group_norm(x, 3)", ((2, 6, 40),)),
     Operator("group norm of features", "F.group_norm(x, 4, y, z)", ((70, 48), (48,), (48,))),
     Operator("group norm of single channels", "F.group_norm(x, 6, y)", ((2, 6, 7, 8), (6,))),
@@ -140,7 +183,6 @@ def test_one_window_kernel_fits_every_shape_set(
 
 
 REFUSED: tuple[tuple[str, Shapes, str], ...] = (
-    ("F.conv_transpose3d(x, y)", ((1, 3, 4, 4, 4), (3, 2, 2, 2, 2)), "of volumes"),
     ("F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)", IMAGES, "inside"),
     ("F.conv2d(x, y, padding=3)", (*IMAGES, (6, 5, 1, 1)), "reads nothing"),
     ("F.conv1d(x, y)", ((1, 3, 400_000), (4, 3, 3)), "pixels do not fit SBUF"),

@@ -2,7 +2,8 @@
 
 Law: the seed and the task's id decide its sizes; `dev` and `perf` stay, and the hidden sizes take
 the place of `odd`, which no model is shown. What sizes a task takes is found by trying: of choices
-drawn near those of `dev`, the first at which the task loads is taken.
+drawn near those of `dev`, the first at which the task loads is taken. An axis of one element is
+drawn only where the task has such sizes itself: one head or one group is another operator.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ def hide_task(task: SuiteTask, source: str, folder: Path, *, seed: int) -> str |
             trial.unlink()
         return True
 
-    sizes = find_hidden(shapes[DEV], runs, rng=rng_for(seed, "hidden", task.id))
+    ones = frozenset(n for known in shapes.values() for n, size in known.items() if size == 1)
+    rng = rng_for(seed, "hidden", task.id)
+    sizes = find_hidden(shapes[DEV], runs, rng=rng, ones=ones)
     if sizes is None:
         return None
     others = {name: known for name, known in shapes.items() if name != ODD}
@@ -88,21 +91,28 @@ def hide_task(task: SuiteTask, source: str, folder: Path, *, seed: int) -> str |
 
 
 def find_hidden(
-    dev: Sizes, runs: Callable[[Sizes], bool], *, rng: np.random.Generator
+    dev: Sizes,
+    runs: Callable[[Sizes], bool],
+    *,
+    rng: np.random.Generator,
+    ones: frozenset[str] = frozenset(),
 ) -> Sizes | None:
-    """The first choice that runs and is no other's."""
+    """The first choice that runs and is no other's; only those named in `ones` may become 1."""
     for number in range(TRIES_MAX):
         # Sizes that belong together (heads and features) are met by moving fewer of them.
         moved = max(1, len(dev) - number * len(dev) // TRIES_MAX)
         names = set(rng.permutation(list(dev))[:moved].tolist())
-        sizes = {n: _draw(size, rng) if n in names else size for n, size in dev.items()}
+        sizes = {
+            n: _draw(size, rng, least=1 if n in ones else 2) if n in names else size
+            for n, size in dev.items()
+        }
         if sizes != dev and _elems(sizes) <= ELEMS_FACTOR * _elems(dev) and runs(sizes):
             return sizes
     return None
 
 
-def _draw(size: int, rng: np.random.Generator) -> int:
-    return int(rng.integers(max(1, int(size * LOW)), int(size * HIGH) + 1, endpoint=True))
+def _draw(size: int, rng: np.random.Generator, *, least: int) -> int:
+    return int(rng.integers(max(least, int(size * LOW)), int(size * HIGH) + 1, endpoint=True))
 
 
 def _elems(sizes: Sizes) -> float:

@@ -234,6 +234,12 @@ def _vector_norm(
     raise UnsupportedError("linalg_vector_norm", f"norms of order {order} are not covered")
 
 
+def _norm(
+    rules: Rules, x: Ref, order: float | None = None, dim: Axes = None, keepdim: int = 0
+) -> Ref:
+    return _vector_norm(rules, x, SQUARES if order is None else order, dim, keepdim)
+
+
 def _logsumexp(rules: Rules, x: Ref, dim: Sequence[int], keepdim: int = 0) -> Ref:
     top = rules.reduce("maximum", x, dim, keepdims=True)
     exps = rules.unary("exp", rules.sub(x, top))
@@ -384,6 +390,7 @@ ATEN: dict[str, Rule] = {
     "max": partial(_extreme_of_axis, "maximum"),
     "min": partial(_extreme_of_axis, "minimum"),
     "linalg_vector_norm": _vector_norm,
+    "norm": _norm,
     "logsumexp": _logsumexp,
     "_softmax": partial(_softmax, "softmax"),
     "_safe_softmax": partial(_softmax, "softmax"),

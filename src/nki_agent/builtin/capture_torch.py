@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
 )
 from nki_agent.builtin.indexing import product_by_row
+from nki_agent.builtin.overwrites import overwrite
 from nki_agent.builtin.pruning import finish
 from nki_agent.builtin.rules import Ref, Rules
 from nki_agent.isa.dtype import DType, find_dtype
@@ -40,13 +42,19 @@ _ALIASES = frozenset(
 _VIEWS = frozenset(
     {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "unsqueeze"}
     | {"squeeze", "select", "slice", "unbind", "split", "split_with_sizes", "narrow", "chunk"}
+    | {"unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"}
     | {"movedim", "swapaxes", "flatten", "unflatten", "numpy_T", "diagonal"}
 )
 _FILLS: dict[str, float] = {
     "zeros": 0.0, "ones": 1.0, "zeros_like": 0.0, "ones_like": 1.0, "new_zeros": 0.0,
-    "new_ones": 1.0,
+    "new_ones": 1.0, "zero": 0.0,
 }  # fmt: skip
-_VALUE_FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
+_VALUE_FILLS = {"fill": 1, "full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
+_KEEPING = frozenset(
+    {"sigmoid", "tanh", "relu", "silu", "exp", "neg", "sqrt", "rsqrt", "abs"}
+    | {"add", "sub", "mul", "div", "maximum", "minimum"}
+)
+"""Elementwise functions of real tensors."""
 _STORAGE_OPTIONS = frozenset(
     {"dtype", "device", "layout", "pin_memory", "memory_format", "out", "non_blocking"}
 )
@@ -83,11 +91,14 @@ def capture_torch(shapes: ShapeSet, reference: TorchReference) -> Graph:
         tracer.bind(proxy, node)
         proxies[argument.name] = proxy
     for weight in reference.weights:
+        if weight.argument.name not in proxies:
+            continue  # it is no argument: who reads it is told so
         tracer.replace(weight.tensor, proxies[weight.argument.name])
     values = {b.argument.name: proxies[b.argument.name] for b in reference.call.bindings()}
     with _quiet(), torch.device("meta"), _Products(tracer), tracer:
         outputs = _run(reference, values, tracer)
     found = [_output(tracer, name, value) for name, value in outputs.items()]
+    found += [_updated(tracer, proxies[a.name], a.shape) for a in shapes.updates]
     return finish(builder, found)
 
 
@@ -112,6 +123,15 @@ def _output(tracer: _Tracer, name: str, value: Any) -> int:
     return tracer.find(tracer.proxy(value), name)
 
 
+def _updated(tracer: _Tracer, proxy: torch.Tensor, shape: tuple[int, ...]) -> int:
+    """What an argument holds in the end, in the shape that the kernel gets it in."""
+    node = tracer.find(proxy, "an update")
+    if tuple(proxy.shape) == shape:
+        return node
+    stored = tracer.builder.unary("copy", node)
+    return tracer.builder.view(stored, shape=shape, strides=contiguous_strides(shape))
+
+
 def _torch_dtype(name: str) -> torch.dtype:
     # PyTorch's one e4m3 has the chip's codes for all that the chip's can hold.
     names = {"bool_": "bool", DType.FLOAT8_E4M3.value: DType.FLOAT8_E4M3FN.value}
@@ -132,7 +152,11 @@ def _dtype_of(tensor: torch.Tensor, origin: str) -> DType:
     name = str(tensor.dtype).removeprefix("torch.")
     found = find_dtype({"int64": "int32"}.get(name, name))
     if found is None:
-        raise UnsupportedError(origin, f"its result is {name}, which the chip does not have")
+        raise UnsupportedError(
+            origin,
+            f"its result is {name}, which the chip does not have",
+            hint="compute in float32, or use another `--model`",
+        )
     return found
 
 
@@ -161,11 +185,47 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._proxies: dict[int, torch.Tensor] = {}
         self._alive: list[torch.Tensor] = []
         """Keeps every tensor, so that an `id` is never used twice."""
+        self._bound_at: dict[int, int] = {}
+        self._written_at: dict[int, int] = {}
 
     def bind(self, tensor: torch.Tensor, node: int) -> None:
         """This tensor is this node from now on."""
         self._alive.append(tensor)
         self._nodes[id(tensor)] = node
+        self._bound_at[id(tensor)] = len(self._alive)
+
+    def _write(self, tensor: torch.Tensor, node: int, origin: str) -> None:
+        """This tensor holds this node's value from now on, and what shares its memory sees it."""
+        whole = tensor if tensor._base is None else tensor._base
+        if whole is not tensor:
+            made = overwrite(
+                self.rules,
+                Ref(self.find(whole, origin)),
+                Ref(node),
+                strides=tuple(tensor.stride()),
+                offset=int(tensor.storage_offset()),
+                origin=origin,
+            )
+            self.bind(whole, made.id)
+        self._written_at[id(whole)] = len(self._alive)
+        self.bind(tensor, node)
+
+    def _refresh(self, tensor: torch.Tensor, origin: str) -> None:
+        """Look again at a view whose memory was written after it was taken."""
+        whole = tensor._base
+        if whole is None or self._bound_at[id(tensor)] > self._written_at.get(id(whole), 0):
+            return
+        if not whole.is_contiguous():
+            raise UnsupportedError(
+                origin,
+                "it reads a view of a tensor that was written in place after the view was taken",
+                hint="take the view again, or use the form without `_`",
+            )
+        node = self.builder.nodes[self._nodes[id(whole)]]
+        stored = self.builder.unary("copy", node.id) if node.op is Op.VIEW else node.id
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        offset = int(tensor.storage_offset())
+        self.bind(tensor, self.builder.view(stored, shape=shape, strides=strides, offset=offset))
 
     def replace(self, real: torch.Tensor, proxy: torch.Tensor) -> None:
         """Stand in for a weight of the module."""
@@ -194,9 +254,9 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def find(self, tensor: torch.Tensor, origin: str) -> int:
         """The node of a tensor; a constant of the user's file is taken if it is one number."""
-        node = self._nodes.get(id(tensor))
-        if node is not None:
-            return node
+        if id(tensor) in self._nodes:
+            self._refresh(tensor, origin)
+            return self._nodes[id(tensor)]
         if tensor.device.type != "meta" and tensor.numel() == 1:
             return self.builder.const(float(tensor), tuple(tensor.shape), _dtype_of(tensor, origin))
         raise UnsupportedError(
@@ -206,13 +266,21 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.is_paused:
+        if self.is_paused or self._is_of_numbers((args, kwargs)):
             return func(*args, **(kwargs or {}))
         try:
             return self._trace(func, args, kwargs or {})
         except NkiAgentError as error:
             self.fault = error
             raise
+
+    def _is_of_numbers(self, value: Any) -> bool:
+        """Whether all tensors are single numbers of the file that no value depends on."""
+        found = list(_tensors(value))
+        return bool(found) and all(
+            t.device.type == "cpu" and t.numel() == 1 and id(self.proxy(t)) not in self._nodes
+            for t in found
+        )
 
     def _trace(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         name = func._schema.name.removeprefix("aten::")
@@ -222,16 +290,20 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in _tensors((args, kwargs)):
             if id(tensor) not in self._nodes:
                 self.bind(tensor, self.find(tensor, origin))
+            self._refresh(tensor, origin)
         args, kwargs = _map(args, self._as_meta), _map(kwargs, self._as_meta)
         in_place = name.endswith("_") and not name.startswith("__")
         name = name.rstrip("_") if in_place else name
-        result = func(*args, **kwargs)
-        if in_place:
-            self._require_plain(args[0], origin)
+        result = args[0] if in_place else None
+        if not _keeps_form(name, args, kwargs):
+            result = func(*args, **kwargs)
+        elif not in_place:
+            result = torch.empty_like(args[0])
         nodes = self._nodes_of(name, func, args, kwargs, result)
         for tensor, node in zip(_tensors(result), nodes, strict=False):
             if node is not None:
-                self.bind(tensor, self._stored(node, tensor, origin))
+                bind = partial(self._write, origin=origin) if in_place else self.bind
+                bind(tensor, self._stored(node, tensor, origin))
         return result
 
     def _as_meta(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -240,14 +312,6 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         proxy = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
         self.bind(proxy, self._nodes[id(tensor)])
         return proxy
-
-    def _require_plain(self, tensor: torch.Tensor, origin: str) -> None:
-        if tensor._is_view():
-            raise UnsupportedError(
-                origin,
-                "it writes into a part of another tensor",
-                hint="use the form without `_`, and `torch.where`",
-            )
 
     def _stored(self, node: int, tensor: torch.Tensor, origin: str) -> int:
         """The node with the dtype that the reference stores."""
@@ -259,11 +323,12 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Sequence[int | None]:
         if name == "empty" and result.numel() == 0:
             return []  # what batch_norm reserves for a backward pass
-        if name in _FILLS or name in _VALUE_FILLS:
+        is_number = not any(isinstance(a, torch.Tensor) for a in args[1:])
+        if is_number and (name in _FILLS or name in _VALUE_FILLS):
             return self._fill(name, args, kwargs, result)
         if name in _ALIASES:
             return [self._nodes[id(args[0])]]
-        if name == "copy":
+        if name == "copy" or (name == "fill" and isinstance(args[1], torch.Tensor)):
             return [self._broadcast(self._nodes[id(args[1])], tuple(args[0].shape))]
         if name in _VIEWS:
             return self._view(func, args, kwargs)
@@ -342,17 +407,20 @@ class _Products(TorchFunctionMode):
         kwargs = _map(kwargs or {}, self._tracer.proxy)
         if func is nnf.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)
-        if func is nnf.linear:
-            return self._linear(*args, **kwargs)
-        if func is nnf.max_pool1d:
-            return _max_pool1d(*args, **kwargs)
-        if func is nnf.instance_norm:
-            return _instance_norm(*args, **kwargs)
+        if func in (nnf.linear, nnf.max_pool1d, nnf.instance_norm):
+            # PyTorch's own name of what these call `x`.
+            named = {"x" if k == "input" else k: v for k, v in kwargs.items()}
+            own: dict[Any, Callable[..., torch.Tensor]] = {
+                nnf.linear: self._linear,
+                nnf.max_pool1d: _max_pool1d,
+                nnf.instance_norm: _instance_norm,
+            }
+            return own[func](*args, **named)
         if func in _REPEATS and len(args) + len(kwargs) > 1 and self._is_even(*args, **kwargs):
             return self._repeat(*args, **kwargs)
         if func in _CONSTANTS:
             # Without data a constant would lose its value.
-            kwargs.setdefault("device", "cpu")
+            kwargs["device"] = "cpu"
         if func in _MATMULS and len(args) == _MATRIX_RANK:
             first, second = (self._tracer.stand_in(a) for a in args)
             if min(first.dim(), second.dim()) >= _MATRIX_RANK:
@@ -492,6 +560,17 @@ def _split_heads(tensor: torch.Tensor, groups: int) -> torch.Tensor:
     """Heads [..., H, M, N] as groups of heads [..., G, H / G, M, N]."""
     *lead, heads, rows, cols = tensor.shape
     return tensor.reshape(*lead, groups, heads // groups, rows, cols)
+
+
+def _keeps_form(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a result is surely stored as each of its operands is.
+
+    PyTorch finds that out for tensors without data too, a thousand times slower.
+    """
+    if name not in _KEEPING or kwargs or not all(isinstance(a, torch.Tensor) for a in args):
+        return False
+    forms = {(a.shape, a.dtype, a.stride()) for a in args}
+    return len(forms) == 1 and args[0].is_floating_point()
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

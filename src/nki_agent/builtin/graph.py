@@ -28,8 +28,8 @@ class UnsupportedError(NkiAgentError):
 
     def __init__(self, node: str, why: str, *, hint: str = "") -> None:
         """Join the three parts in one readable text."""
-        text = f"the built-in author cannot write `{node}`: {why}"
-        super().__init__(text if not hint else f"{text}\n  hint: {hint}")
+        hint = hint or OTHER_WAYS
+        super().__init__(f"the built-in author cannot write `{node}`: {why}\n  hint: {hint}")
         self.node = node
         self.why = why
         self.hint = hint

@@ -219,7 +219,7 @@ class Tiles:
 
     @staticmethod
     def _name_of(node: Node) -> str:
-        return node.label or NAMES.get(node.function, node.function)
+        return node.label or NAMES.get(node.function, node.function) or "values"
 
     def _row_name(self, node_id: int) -> str:
         node = self.graph.base(node_id)

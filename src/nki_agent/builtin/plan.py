@@ -384,6 +384,8 @@ class Plan:
     arguments: tuple[Argument, ...]
     buffers: tuple[Buffer, ...]
     results: tuple[str, ...]
+    updates: tuple[tuple[str, str], ...] = ()
+    """Arguments that are overwritten in the end, each with the buffer that holds its new value."""
     stages: tuple[Stage, ...]
     loops: tuple[LoopSpan, ...] = ()
     leaving: Leaving = Leaving.VECTOR

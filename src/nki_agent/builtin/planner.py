@@ -13,11 +13,13 @@ from nki_agent.builtin.folds import plan_fold
 from nki_agent.builtin.graph import (
     ELEMENTWISE,
     PRODUCTS,
+    SOURCES,
     Graph,
     Op,
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
@@ -28,38 +30,73 @@ from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
+NODES_MAX = 4000
+"""Operators of one kernel; what makes more is a loop that could not be rolled up."""
+
 
 def plan_kernel(
     captured: Captured,
     *,
     arguments: tuple[Argument, ...],
     result_names: tuple[str, ...],
+    updates: tuple[str, ...] = (),
     chip: ChipSpec,
     choices: Choices,
 ) -> Plan:
-    """Plan a whole kernel.
+    """Plan a whole kernel; the graph's last outputs are the new values of `updates`.
 
     Raises:
         UnsupportedError: what cannot be written, and why.
     """
+    _require_small(captured.graph)
     captured = _without_softmax(captured, chip, choices)
     groups = divide(captured.graphs)
     outputs = _stored(captured.graph, groups)
-    names = _name_values(captured.graph, outputs, arguments, result_names)
-    if choices.short_tiles:
-        names |= _shortened(captured.graph, names, result_names)
-    names |= _regions(captured, names)
-    stages = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
+    taken = {*result_names, *(a.name for a in arguments)}
+    new = {name: make_name(f"new_{name}", taken) for name in updates}
+
+    def plan_stages() -> tuple[dict[int, Stored], list[Stage]]:
+        final = (*result_names, *new.values())
+        names = _name_values(captured.graph, outputs, arguments, final)
+        if choices.short_tiles:
+            names |= _shortened(captured.graph, names, final)
+        names |= _regions(captured, names)
+        return names, [
+            _plan_stage(captured, group, names, outputs, chip, choices) for group in groups
+        ]
+
+    loops = _loops(captured, groups)
+    names, stages = plan_stages()
+    if inside := [] if loops else find_in_place(stages, new):
+        new |= {name: name for name in inside}
+        names, stages = plan_stages()
+    own = {a.name for a in arguments}
     return Plan(
         arguments=arguments,
-        buffers=_buffers(captured, groups, names),
+        buffers=tuple(
+            replace(b, is_result=b.name in result_names)
+            for b in _buffers(captured, groups, names)
+            if b.name not in own
+        ),
         results=result_names,
+        updates=tuple((name, made) for name, made in new.items() if name != made),
         stages=tuple(stages),
-        loops=_loops(captured, groups),
+        loops=loops,
         leaving=choices.leaving,
         partitions=chip.partitions,
         bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )
+
+
+def _require_small(graph: Graph) -> None:
+    """Raises: UnsupportedError: the kernel would be too long for anybody to read."""
+    count = sum(node.op not in SOURCES | {Op.VIEW} for node in graph.nodes)
+    if count > NODES_MAX:
+        raise UnsupportedError(
+            "the reference",
+            f"it has {count:,} operators, and a kernel of up to {NODES_MAX:,} is written",
+            hint="make the steps of a loop alike and stack their results, or split the model",
+        )
 
 
 def _without_softmax(captured: Captured, chip: ChipSpec, choices: Choices) -> Captured:

@@ -206,6 +206,8 @@ class PickPrinter:
         self.out = self.names.view(plan.out, "num_rows", "num_cols")
         if isinstance(plan.rows, Matrix):
             self.rows = self.names.view(plan.rows, "num_put", "num_cols")
+        if isinstance(plan.table, Matrix) and plan.table.tensor == plan.out.tensor:
+            return  # It is updated where it lies.
         if isinstance(plan.table, Matrix):
             add(f"nisa.dma_copy(dst={plan.out.tensor}, src={plan.table.tensor})")
             return

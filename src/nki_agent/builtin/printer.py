@@ -46,6 +46,7 @@ from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsP
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
 from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
+from nki_agent.builtin.shared_functions import SharedFunctions
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Size
@@ -76,11 +77,21 @@ def print_plan(plan: Plan, *, title: str) -> str:
         scope = Scope({n: shapes[n] for n in tensors}, others=shapes, numbers=numbers)
         _stage(stage, body, scope, helpers=source, prefix="")
     else:
-        given: list[list[str]] = []
+        shared = SharedFunctions()
+        calls: list[str] = []
         for index, stage in enumerate(plan.stages):
-            given.append(_stage_function(index, stage, source, Scope(shapes, numbers=numbers)))
-        _calls(plan, body, Scope(shapes, numbers=numbers), given)
-    body.add(f"return {', '.join(plan.results)}")
+            text = Source()
+            given = _stage_function(index, stage, text, Scope(shapes, numbers=numbers))
+            name = shared.find(text.lines, given, index=index, name=stage_name(index, stage))
+            if name is None:
+                name = stage_name(index, stage)
+                source.lines.extend(text.lines)
+            calls.append(f"{name}({', '.join(given)})")
+        _calls(plan, body, Scope(shapes, numbers=numbers), calls)
+    for argument, made in plan.updates:
+        body.add(f"nisa.dma_copy(dst={argument}, src={made})")
+    if plan.results:
+        body.add(f"return {', '.join(plan.results)}")
     source.add()
     source.add()
     source.add("@nki.jit")
@@ -89,8 +100,8 @@ def print_plan(plan: Plan, *, title: str) -> str:
     return source.text()
 
 
-def _calls(plan: Plan, body: Source, scope: Scope, given: Sequence[Sequence[str]]) -> None:
-    """All stages in order, those of a loop over time once for each step; `given` to each."""
+def _calls(plan: Plan, body: Source, scope: Scope, calls: Sequence[str]) -> None:
+    """All stages in order, those of a loop over time once for each step."""
     spans = {span.start: span for span in plan.loops}
     index = 0
     while index < len(plan.stages):
@@ -100,7 +111,7 @@ def _calls(plan: Plan, body: Source, scope: Scope, given: Sequence[Sequence[str]
             loop = body.block(f"for {TIME} in range({scope.size(span.steps)}):")
         with loop:
             for number in range(index, span.end if span is not None else index + 1):
-                body.add(f"{stage_name(number, plan.stages[number])}({', '.join(given[number])})")
+                body.add(calls[number])
         index = span.end if span is not None else index + 1
 
 

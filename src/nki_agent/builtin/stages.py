@@ -8,7 +8,7 @@ elementwise nodes that follow it; attention is one stage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nki_agent.builtin.align import Alignment, align, fits_window, inner_axes
@@ -23,6 +23,10 @@ from nki_agent.builtin.graph import (
 )
 from nki_agent.builtin.matching import Attention, find_attention
 
+IMAGE_AXES = 2
+"""Images and channels, before the pixels."""
+STAGE_NODES_MAX = 256
+"""A longer chain is cut: its function would be too long to read."""
 WHOLE_ROWS_ELEMS = 2**15
 """Values of this many columns, all that a stage makes together, leave room in SBUF."""
 
@@ -38,6 +42,10 @@ class StageKind(StrEnum):
     POOL = "pool"
     PICK = "pick"
     FOLD = "fold"
+
+
+LINEWISE = (StageKind.CONVOLUTION, StageKind.POOL)
+"""What stores all pixels of a channel one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,7 @@ def divide(graphs: Sequence[Graph]) -> list[Group]:
             draft = _Draft(StageKind.ROWS, [node.id])
             groups.append(draft)
         owner[node.id] = draft
+        draft.reads.update(_makers(graph, node))
         if node.op in ROWWISE and node.id not in inside:
             _join_producers(graphs, node, groups, owner)
     _join_siblings(graphs, groups, owner)
@@ -100,6 +109,8 @@ class _Draft:
     nodes: list[int]
     seed: int | None = None
     attention: Attention | None = None
+    reads: dict[int, None] = field(default_factory=dict)
+    """Nodes that make what its nodes read, its own among them."""
     fold: int | None = None
 
 
@@ -170,6 +181,7 @@ def _join_folds(graphs: Sequence[Graph], groups: list[_Draft], owner: dict[int, 
         if has_scan and alone and all(_adds_up(g, maker.nodes, node.id) for g in graphs):
             maker.fold = node.id
             maker.nodes = sorted({*maker.nodes, node.id})
+            maker.reads |= draft.reads
             groups.remove(draft)
             owner[node.id] = maker
 
@@ -219,7 +231,7 @@ def _try_join(
     if producer.kind not in fusing or consumer.kind is not StageKind.ROWS:
         return False
     nodes = sorted({*producer.nodes, *consumer.nodes})
-    if not _may_share(graph, producer, nodes):
+    if len(nodes) > STAGE_NODES_MAX or not _may_share(graph, producer, nodes):
         return False
     for each in graphs:
         alignment = align(each, nodes, seed=producer.seed)
@@ -227,9 +239,12 @@ def _try_join(
             return False
         if producer.seed is not None and not fits_window(each, nodes, alignment, producer.seed):
             return False
-    if _reaches(graph, producer, consumer, owner) or _reaches(graph, consumer, producer, owner):
+        if producer.kind in LINEWISE and not _stores_whole_lines(each, consumer.nodes):
+            return False
+    if _reaches(producer, consumer, owner) or _reaches(consumer, producer, owner):
         return False
     producer.nodes = nodes
+    producer.reads |= consumer.reads
     groups.remove(consumer)
     for node_id in consumer.nodes:
         owner[node_id] = producer
@@ -244,6 +259,17 @@ def _may_share(graph: Graph, producer: _Draft, nodes: Sequence[int]) -> bool:
         return False
     by_position = producer.seed is not None and _by_position(graph, nodes)
     return not (by_position or _reads_parts(graph, nodes))
+
+
+def _stores_whole_lines(graph: Graph, nodes: Sequence[int]) -> bool:
+    """Whether what is put beside others is beside them along images or channels alone."""
+    inside = set(nodes)
+    return all(
+        graph[part].shape[IMAGE_AXES:] == whole.shape[IMAGE_AXES:]
+        for whole in graph.nodes
+        if whole.op is Op.PARTS
+        for part in inside.intersection(whole.inputs)
+    )
 
 
 def _reads_fence(graph: Graph, nodes: Sequence[int]) -> bool:
@@ -272,17 +298,17 @@ def _is_one_pass(alignment: Alignment) -> bool:
     return len(moving - {frozenset()}) <= 1
 
 
-def _reaches(graph: Graph, start: _Draft, end: _Draft, owner: dict[int, _Draft]) -> bool:
+def _reaches(start: _Draft, end: _Draft, owner: dict[int, _Draft]) -> bool:
     """Whether `end` needs `start` through a third stage."""
-    seen: set[int] = set()
-    stack = [d for d in _needs(graph, end, owner) if d is not start]
+    seen: set[_Draft] = set()
+    stack = [d for d in _needs(end, owner) if d is not start]
     while stack:
         draft = stack.pop()
-        if id(draft) in seen:
+        if draft in seen:
             continue
-        seen.add(id(draft))
-        needed = _needs(graph, draft, owner)
-        if any(d is start for d in needed):
+        seen.add(draft)
+        needed = _needs(draft, owner)
+        if start in needed:
             return True
         stack.extend(d for d in needed if d is not end)
     return False
@@ -300,30 +326,34 @@ def _first_rows(graph: Graph, base: Node) -> Node:
     return graph[written.inputs[0]]
 
 
-def _needs(graph: Graph, draft: _Draft, owner: dict[int, _Draft]) -> list[_Draft]:
-    found: list[_Draft] = []
-    for node_id in draft.nodes:
-        for source in graph[node_id].inputs:
-            base = _first_rows(graph, graph.base(source))
-            for made in base.inputs if base.op is Op.PARTS else (base.id,):
-                maker = owner.get(made)
-                if maker is not None and maker is not draft and maker not in found:
-                    found.append(maker)
+def _makers(graph: Graph, node: Node) -> dict[int, None]:
+    """The nodes that make what a node reads, seen through views and what lies side by side."""
+    found: dict[int, None] = {}
+    for source in node.inputs:
+        base = _first_rows(graph, graph.base(source))
+        found |= dict.fromkeys(base.inputs if base.op is Op.PARTS else (base.id,))
+    return found
+
+
+def _needs(draft: _Draft, owner: dict[int, _Draft]) -> dict[_Draft, None]:
+    """The other stages that it reads from."""
+    found = {owner[node]: None for node in draft.reads if node in owner}
+    found.pop(draft, None)
     return found
 
 
 def _ordered(graph: Graph, groups: list[_Draft], owner: dict[int, _Draft]) -> list[_Draft]:
-    done: list[_Draft] = []
-    waiting = list(groups)
+    done: dict[_Draft, None] = {}
+    waiting = {draft: _needs(draft, owner) for draft in groups}
     while waiting:
-        ready = [d for d in waiting if all(n in done for n in _needs(graph, d, owner))]
+        ready = [d for d, needed in waiting.items() if needed.keys() <= done.keys()]
         assert ready, "stages need each other"
         # A loop begins when all that its steps need is there, and nothing comes between them.
         outside = [d for d in ready if not _loop_of(graph, d)]
-        open_loop = _loop_of(graph, done[-1]) if done else 0
+        open_loop = _loop_of(graph, next(reversed(done))) if done else 0
         steps = [d for d in ready if _loop_of(graph, d) == open_loop != 0]
         started = steps or [d for d in ready if _loop_of(graph, d) == _loop_of(graph, ready[0])]
-        ready = steps or outside or started
-        done.extend(ready)
-        waiting = [d for d in waiting if d not in ready]
-    return done
+        for draft in steps or outside or started:
+            done[draft] = None
+            del waiting[draft]
+    return list(done)

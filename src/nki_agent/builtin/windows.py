@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nki_agent.builtin.graph import Node, Op, Shape, UnsupportedError, Window, contiguous_strides
+from nki_agent.builtin.moves import cut
 from nki_agent.builtin.norms import along_channels
 from nki_agent.builtin.rules import Ref, Rules
+from nki_agent.builtin.spread import Taps, spread_pixels, turn_weight
 
 IMAGE_AXES = 2
 """Images and channels, before the axes that a window moves along."""
@@ -57,60 +59,88 @@ def _image_rank(rules: Rules, x: Ref, origin: str) -> int:
 def _convolution(rules: Rules, x: Ref, weight: Ref, bias: Ref | None, *options: Any) -> Ref:
     strides, paddings, dilations, transposed, output_paddings, groups = options
     rank = _image_rank(rules, x, "convolution")
-    inner, before, after = _without_pad(rules, x)
-    pair = _operands(rules, inner, weight)
-    x_node, w_node = (rules.node(v) for v in pair)
-    stride, dilation = _numbers(strides, rank), _numbers(dilations, rank)
-    padding = _numbers(paddings, rank)
-    kernel = w_node.shape[IMAGE_AXES:]
-    sizes = x_node.shape[IMAGE_AXES:]
+    taps = Taps(
+        kernel=rules.node(weight).shape[IMAGE_AXES:],
+        stride=_numbers(strides, rank),
+        dilation=_numbers(dilations, rank),
+        padding=_numbers(paddings, rank),
+    )
     if transposed:
-        _require_plain_transposed(rank, groups, before, after)
         extra = _numbers(output_paddings, rank)
-        pixels = tuple(
-            (n - 1) * s - 2 * p + d * (k - 1) + e + 1
-            for n, s, p, d, k, e in zip(
-                sizes, stride, padding, dilation, kernel, extra, strict=True
-            )
-        )
-        channels = w_node.shape[1]
+        made = _transposed(rules, x, weight, taps, extra=extra, groups=groups)
     else:
-        pixels = tuple(
-            (n + b + a + 2 * p - d * (k - 1) - 1) // s + 1
-            for n, b, a, p, d, k, s in zip(
-                sizes, before, after, padding, dilation, kernel, stride, strict=True
-            )
-        )
-        channels = w_node.shape[0]
-    window = Window(
-        kernel=kernel,
-        stride=stride,
-        dilation=dilation,
-        before=tuple(p + b for p, b in zip(padding, before, strict=True)),
-        groups=groups,
-        is_transposed=bool(transposed),
-    )
-    kind = _kind(groups, x_node.shape[1], channels)
-    shape = (x_node.shape[0], channels, *pixels)
-    made = Ref(
-        rules.builder.windowed(Op.CONVOLUTION, kind, (pair[0].id, pair[1].id), shape, window=window)
-    )
+        made = _plain(rules, x, weight, taps, groups=groups)
     made = Ref(rules.builder.cast(made.id, rules.node(x).dtype))
     return made if bias is None else rules.add(made, along_channels(rules, bias, made))
+
+
+def _plain(rules: Rules, x: Ref, weight: Ref, taps: Taps, *, groups: int) -> Ref:
+    inner, before, after = _without_pad(rules, x)
+    pair = _operands(rules, inner, weight)
+    sizes = rules.node(pair[0]).shape[IMAGE_AXES:]
+    pixels = tuple(
+        (n + b + a + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, b, a, p, d, k, s in zip(
+            sizes, before, after, taps.padding, taps.dilation, taps.kernel, taps.stride, strict=True
+        )
+    )
+    window = Window(
+        kernel=taps.kernel,
+        stride=taps.stride,
+        dilation=taps.dilation,
+        before=tuple(p + b for p, b in zip(taps.padding, before, strict=True)),
+        groups=groups,
+    )
+    return _windowed(rules, pair, window, pixels)
+
+
+def _transposed(rules: Rules, x: Ref, weight: Ref, taps: Taps, *, extra: Shape, groups: int) -> Ref:
+    """Phase by phase where that is covered, else as a plain one over pixels that lie apart."""
+    sizes = rules.node(x).shape[IMAGE_AXES:]
+    pixels = taps.pixels_of_transposed(sizes, extra)
+    is_padded = _without_pad(rules, x)[0] != x
+    is_plain = len(sizes) <= TRANSPOSED_RANK_MAX and groups == 1 and not is_padded
+    if is_plain and taps.reach_all(sizes[-1], pixels[-1]):
+        window = Window(
+            kernel=taps.kernel,
+            stride=taps.stride,
+            dilation=taps.dilation,
+            before=taps.padding,
+            is_transposed=True,
+        )
+        return _windowed(rules, _operands(rules, x, weight), window, pixels)
+    x, weight = _operands(rules, x, weight)
+    apart = spread_pixels(rules, x, taps.stride)
+    before = tuple(
+        d * (k - 1) - p for d, k, p in zip(taps.dilation, taps.kernel, taps.padding, strict=True)
+    )
+    for axis, count in enumerate(before, start=IMAGE_AXES):
+        if count < 0:
+            size = rules.node(apart).shape[axis]
+            apart = _stored(rules, cut(rules, apart, axis, -count, size))
+    window = Window(
+        kernel=taps.kernel,
+        stride=(1,) * len(sizes),
+        dilation=taps.dilation,
+        before=tuple(max(0, count) for count in before),
+        groups=groups,
+    )
+    return _windowed(rules, (apart, turn_weight(rules, weight, groups)), window, pixels)
+
+
+def _windowed(rules: Rules, pair: tuple[Ref, Ref], window: Window, pixels: Shape) -> Ref:
+    x, weight = (rules.node(v) for v in pair)
+    channels = weight.shape[1] if window.is_transposed else weight.shape[0]
+    kind = _kind(window.groups, x.shape[1], channels)
+    shape = (x.shape[0], channels, *pixels)
+    ids = pair[0].id, pair[1].id
+    return Ref(rules.builder.windowed(Op.CONVOLUTION, kind, ids, shape, window=window))
 
 
 def _kind(groups: int, channels_in: int, channels_out: int) -> str:
     if groups == 1:
         return "dense"
     return "depthwise" if groups == channels_in == channels_out else "grouped"
-
-
-def _require_plain_transposed(rank: int, groups: int, before: Shape, after: Shape) -> None:
-    if rank > TRANSPOSED_RANK_MAX or groups != 1 or any(before + after):
-        raise UnsupportedError(
-            "convolution",
-            "a transposed convolution of volumes, in groups or of padded images is not covered",
-        )
 
 
 def _operands(rules: Rules, x: Ref, weight: Ref) -> tuple[Ref, Ref]:

@@ -36,6 +36,7 @@ def make_plan(task: Task, captured: Captured, target: Target, *, choices: Choice
         captured,
         arguments=_arguments(captured.shape_sets),
         result_names=tuple(output.name for output in task.outputs),
+        updates=task.updates,
         chip=load_chip(target),
         choices=choices,
     )

@@ -43,6 +43,8 @@ _QUICK_LOW, _QUICK_HIGH = 1e-20, 1e30
 _QUICK_RATIO = 0.5
 _MATRIX_RANK = 2
 _ONE_BYTE = 1
+AVERAGE_SHARE = 0.3
+"""Part of the average row's norm that the typical row's is at least taken to be."""
 OWN_FLOOR = 0.1
 """Part of the root mean square that an element's own size is at least taken to be."""
 
@@ -309,7 +311,9 @@ def _compare_in_float32(expected: Array, actual: Array, tolerance: Tolerance) ->
     max_abs = max(float(difference.max()), -float(difference.min()))
     worst_row = None
     if expected.ndim >= _MATRIX_RANK:
-        worst_row = float(_row_relative(np.sqrt(row_error), np.sqrt(row_wanted)).max())
+        worst_row = float(
+            _row_relative(np.sqrt(row_error), np.sqrt(row_wanted), tolerance.row_floor).max()
+        )
     ratio = _ratio(rel_l2, max_abs / rms, worst_row, tolerance)
     if ratio > _QUICK_RATIO:
         return None
@@ -321,7 +325,7 @@ def _compare_in_float32(expected: Array, actual: Array, tolerance: Tolerance) ->
 def _compare_reals(
     expected: Array, actual: Array, *, dtype: DType, tolerance: Tolerance
 ) -> _Finding:
-    errors = _measure(expected, actual, dtype=dtype)
+    errors = _measure(expected, actual, dtype=dtype, row_floor=tolerance.row_floor)
     rms = max(errors.rms, TINY)
     worst_row = None if errors.row_rel is None else float(errors.row_rel.max())
     size = np.abs(errors.difference)
@@ -352,7 +356,9 @@ def _compare_reals(
     return _Finding(errors=errors, ratio=ratio, bad=bad, reason=reason)
 
 
-def _measure(expected: Array, actual: Array, *, dtype: DType | None) -> _Errors:
+def _measure(
+    expected: Array, actual: Array, *, dtype: DType | None, row_floor: float = ROW_FLOOR
+) -> _Errors:
     """All errors in float64. `dtype` None means integers, where nothing can overflow."""
     wanted = np.atleast_1d(expected.astype(np.float64))
     got = np.atleast_1d(actual.astype(np.float64))
@@ -380,7 +386,9 @@ def _measure(expected: Array, actual: Array, *, dtype: DType | None) -> _Errors:
         rel_l2=error / max(norm, TINY),
         max_abs=float(np.abs(difference).max()),
         rms=norm / float(np.sqrt(wanted.size)),
-        row_rel=_row_relative(row_error, row_wanted) if expected.ndim >= _MATRIX_RANK else None,
+        row_rel=_row_relative(row_error, row_wanted, row_floor)
+        if expected.ndim >= _MATRIX_RANK
+        else None,
     )
 
 
@@ -428,12 +436,13 @@ def _ratio(rel_l2: float, max_share: float, worst_row: float | None, tolerance: 
     return max(rel_l2 / tolerance.rel_l2, max_share / tolerance.max_abs, row)
 
 
-def _row_relative(row_error: Reals, row_wanted: Reals) -> Reals:
-    """Each row's error over its norm, the norm being at least a share of the median row's."""
-    floor = ROW_FLOOR * float(np.median(row_wanted))
-    if floor <= TINY:
-        # Most rows are zero: measure them against the average row instead.
-        floor = ROW_FLOOR * float(np.sqrt(np.mean(np.square(row_wanted))))
+def _row_relative(row_error: Reals, row_wanted: Reals, share: float) -> Reals:
+    """Each row's error over its norm, the norm being at least a share of the typical row's.
+
+    That is the median, or a share of the average where most rows are next to nothing.
+    """
+    average = float(np.sqrt(np.mean(np.square(row_wanted))))
+    floor = share * max(float(np.median(row_wanted)), AVERAGE_SHARE * average)
     relative: Reals = row_error / np.maximum(row_wanted, max(floor, TINY))
     return relative
 

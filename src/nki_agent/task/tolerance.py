@@ -29,6 +29,9 @@ Without it, an honest rounding of a peaked output (a softmax row that is almost 
 """
 ROW_FLOOR = 0.01
 """The norm that a row's error is measured against is at least this share of the median row's."""
+CHAIN_ROW_FLOOR = 0.1
+"""The same in classes of chains in 16 or 8 bits: there each step rounds values of the size of the
+others, which a row that comes out small keeps."""
 CODE_STEPS = 1
 """Steps that a quantised code may be off: the two sides of a rounding tie."""
 CODE_SHARE = 0.005
@@ -66,6 +69,7 @@ class Tolerance(msgspec.Struct, frozen=True, kw_only=True):
     gate: Gate
     rel_l2: float = 0.0
     max_abs: float = 0.0
+    row_floor: float = ROW_FLOOR
     code_share: float = CODE_SHARE
     """Part of the codes that may be a step off."""
 
@@ -111,6 +115,7 @@ _WIDER: dict[ToleranceClass, ToleranceClass] = {
 _BFLOAT16 = frozenset({ToleranceClass.B1, ToleranceClass.B2, ToleranceClass.B3})
 FLOAT16_SHARE = 2.0**-3
 """A rounding to float16 over one to bfloat16: 10 bits of mantissa against 7."""
+_CHAINS = frozenset({ToleranceClass.B2, ToleranceClass.B3, ToleranceClass.Q2})
 _CODES = frozenset({ToleranceClass.Q1, ToleranceClass.Q2})
 _MIXED = frozenset({ToleranceClass.BM, ToleranceClass.Q1})
 _CODE_DTYPES = frozenset({DType.INT8, DType.UINT8})
@@ -136,7 +141,8 @@ def tolerance_for(name: ToleranceClass, dtype: DType) -> Tolerance:
         floor_l2, floor_abs = LIMITS[ToleranceClass.F2]
         rel_l2 = max(rel_l2 * FLOAT16_SHARE, floor_l2)
         max_abs = max(max_abs * FLOAT16_SHARE, floor_abs)
-    return Tolerance(gate=Gate.REAL, rel_l2=rel_l2, max_abs=max_abs)
+    row_floor = CHAIN_ROW_FLOOR if name in _CHAINS else ROW_FLOOR
+    return Tolerance(gate=Gate.REAL, rel_l2=rel_l2, max_abs=max_abs, row_floor=row_floor)
 
 
 def find_wider(name: ToleranceClass) -> ToleranceClass | None:

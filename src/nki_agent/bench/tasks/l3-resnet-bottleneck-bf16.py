@@ -16,7 +16,7 @@ SHAPES = {
 INPUTS = {"x": "bfloat16[B, C, H, W]"}
 PARAMETERS = {
     "reduce_weight": "bfloat16[K, C, 1, 1] weight_out_in",
-    "reduce_bias": "bfloat16[K] bias",
+    "reduce_bias": "bfloat16[K]",
     "conv_weight": "bfloat16[K, K, 3, 3] weight_out_in",
     "conv_bias": "bfloat16[K] bias",
     "expand_weight": "bfloat16[C, K, 1, 1] weight_out_in",
