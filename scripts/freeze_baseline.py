@@ -29,7 +29,7 @@ WHOLE = (0, 1)
 
 def call(*arguments: object) -> int:
     """One command of nki-agent, in a process of its own."""
-    command = [sys.executable, "-m", "nki_agent", *map(str, arguments)]
+    command = [sys.executable, "-P", "-m", "nki_agent", *map(str, arguments)]
     return subprocess.run(command, check=False).returncode
 
 

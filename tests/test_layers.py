@@ -21,16 +21,30 @@ ALLOWED_ROOMS = {
     "openai": {"llm"},
     "requests": {"llm"},
     "urllib.request": {"llm"},
-    # Other sockets; the sandbox's are a socket pair with its own fork server.
+    # Other sockets; the sandbox's are a socket pair with its own fork server, and the server of a
+    # model in a directory is a process of its own.
     "asyncio.open_connection": {"device", "farm", "serve", "mcp"},
     "asyncio.start_server": {"device", "farm", "serve", "mcp"},
-    "http.server": {"device", "farm", "serve", "mcp"},
+    "http.server": {"llm", "device", "farm", "serve", "mcp"},
+    "mcp": {"mcp"},
+    "mcp_types": {"mcp"},
+    "uvicorn": {"mcp", "serve"},
     "ray": {"farm"},
     "socket": {"sandbox", "device", "farm", "serve", "mcp"},
     "socketserver": {"device", "farm", "serve", "mcp"},
 }
 # Nothing that a start-up must pay for, or that a sandboxed process must not hold.
-HEAVY = ("torch", "inspect_ai", "anthropic", "openai", "matplotlib", "numba", "ray", "transformers")
+HEAVY = (
+    "torch",
+    "inspect_ai",
+    "anthropic",
+    "openai",
+    "matplotlib",
+    "numba",
+    "ray",
+    "transformers",
+    "mcp",
+)
 
 
 @pytest.mark.parametrize("package", sorted(ALLOWED_ROOMS))

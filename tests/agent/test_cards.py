@@ -4,6 +4,7 @@ import pytest
 
 from nki_agent.agent.cards import CARDS_MAX, look_up, make_cards
 from nki_agent.base.catalogue import CATALOGUE
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.isa.ops import ACTIVATIONS, ALU_OPS
 from nki_agent.isa.table import TABLE
@@ -35,7 +36,7 @@ def test_answer_is_short() -> None:
 
 
 def test_nothing_found_names_what_is_near() -> None:
-    assert find("softmx") == "nothing found for `softmx`; near names: softmax"
+    assert find("softmx") == "nothing found for `softmx`; near names: softmax, row_softmax"
     assert find("zzz").startswith("nothing found for `zzz`; try")
 
 
@@ -53,3 +54,26 @@ def test_device_print_has_one_card() -> None:
 def test_cards_of_a_target_know_its_limits() -> None:
     texts = [card.text for card in make_cards(Target.TRN1)]
     assert any("SBUF for a kernel: 180224 bytes" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("query", "title"),
+    [
+        ("softmax pattern", "Worked pattern: Softmax of rows"),
+        ("pattern matmul", "Worked pattern: a.T @ b"),
+        ("linear layer projection", "Worked pattern: Matrix multiply, x [M, K] @ w [K, N]"),
+        ("sum over the batch across partitions", "Worked pattern: Sum over rows"),
+        ("how do I make a kernel faster", "Guide: Make a right kernel faster"),
+        ("rmsnorm", "Worked pattern: Normalise rows"),
+        ("causal attention mask", "Worked pattern: Mask by position"),
+    ],
+)
+def test_words_find_the_pattern(query: str, title: str) -> None:
+    assert title in find(query)
+
+
+def test_surface_of_instructions_is_shown_no_kernel_that_leaves_places_out() -> None:
+    text = look_up("softmax of rows", target=Target.TRN2, surface=Surface.ISA)
+    assert "nl.ndarray(" not in text
+    faster = look_up("make it faster", target=Target.TRN2, surface=Surface.ISA)
+    assert "Guide: Make a right kernel faster" in faster

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from nki_agent.agent.ablation import Tool
+from nki_agent.agent.tool_specs import list_specs
 from nki_agent.agent.tools import SPECS
 from nki_agent.base.clock import FakeClock
 from nki_agent.builtin.author import BuiltinAuthor
-from nki_agent.builtin.search import Budget
+from nki_agent.builtin.search import SearchBudget
 from nki_agent.chip.spec import Target
 from nki_agent.llm.protocol import Message, Model, Reply, Role, StopReason, TokenLimits, ToolSpec
 from tests.builtin.conftest import MakeTask
@@ -47,6 +49,17 @@ def test_author_compiles_verifies_profiles_and_submits(make_task: MakeTask) -> N
     assert "def kernel(x):" in replies[0].tool_calls[0].arguments["source"]
 
 
+def test_author_works_with_the_tools_that_there_are(make_task: MakeTask) -> None:
+    author = BuiltinAuthor(make_task(SOFTMAX.source("float32")), target=Target.TRN2)
+    for tools, answers, called in (
+        ((Tool.COMPILE,), ["It compiles: 9 instructions."], ["compile_kernel", "submit"]),
+        ((Tool.VERIFY,), ["stage: right\n3 us"], ["verify_kernel", "submit"]),
+        ((Tool.VERIFY,), [FULL] * 9, ["verify_kernel"] * 4),
+        ((Tool.LOOK_UP,), [], ["submit"]),
+    ):
+        assert names(talk(author, answers, tools=list_specs(tools))) == called
+
+
 def profile(latency_us: float) -> str:
     return (
         f"latency     {latency_us:.1f} µs on trn2\nlimited by  dma: DMA has work 90 % of the time\n"
@@ -57,7 +70,7 @@ def test_budget_is_spent_on_the_perf_shapes_and_the_fastest_right_is_submitted(
     make_task: MakeTask,
 ) -> None:
     author = BuiltinAuthor(
-        make_task(GATED.source("float32")), target=Target.TRN2, budget=Budget(drafts=2)
+        make_task(GATED.source("float32")), target=Target.TRN2, budget=SearchBudget(drafts=2)
     )
     answers = ["It compiles: 9 instructions.", "stage: right\n3 us", profile(9.0)]
     answers += [profile(4.0), "stage: right\n3 us", profile(5.0)]
@@ -75,7 +88,7 @@ def test_budget_is_spent_on_the_perf_shapes_and_the_fastest_right_is_submitted(
 def test_time_budget_ends_the_search(make_task: MakeTask) -> None:
     task = make_task(GATED.source("float32"))
     clock = FakeClock(step_ns=1_000_000_000)
-    author = BuiltinAuthor(task, target=Target.TRN2, budget=Budget(seconds=1.5), clock=clock)
+    author = BuiltinAuthor(task, target=Target.TRN2, budget=SearchBudget(seconds=1.5), clock=clock)
     answers = ["It compiles: 9 instructions.", "stage: right\n3 us", profile(9.0), profile(9.0)]
     assert names(talk(author, answers))[3:] == ["profile_kernel", "submit"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from nki_agent.builtin.choices import Choices, Phases, Value, list_changes
-from nki_agent.builtin.search import Budget, Course, Result, Search, describe_course
+from nki_agent.builtin.search import Course, Result, Search, SearchBudget, describe_course
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
 from nki_agent.verify.judge import Judge
@@ -127,6 +127,6 @@ def test_rounded_draft_needs_another_verdict() -> None:
 
 
 def test_budget_brings_the_turns_that_it_needs() -> None:
-    assert Budget().turns == 0
-    assert Budget(drafts=5).turns > 10
-    assert Budget(seconds=1.0).turns > Budget(drafts=100).turns
+    assert SearchBudget().turns == 0
+    assert SearchBudget(drafts=5).turns > 10
+    assert SearchBudget(seconds=1.0).turns > SearchBudget(drafts=100).turns

@@ -52,7 +52,7 @@ def test_version_is_the_package_s() -> None:
     [
         ((), "Usage: nki-agent"),
         (("slove",), "Did you mean 'solve'?"),
-        (("solve",), "Missing argument 'TASK.py'"),
+        (("solve",), "no task"),
         (("solve", "x.py", "--turn", "3"), "--turns"),
         (("solve", "x.py", "--turns", "0"), "Invalid value for '--turns'"),
         (("solve", "x.py", "--mode", "double"), "'double' is not one of"),

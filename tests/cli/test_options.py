@@ -143,8 +143,8 @@ def test_suite_with_an_id_twice_is_refused(tmp_path: Path) -> None:
 
 
 MODELS = {
-    "scripted/": "names no file",
-    "scripted": "names no file",
+    "scripted/": "names no FILE",
+    "scripted": "names no FILE",
     "scripted/nope": "cannot read the script",
     "scripted/.": "cannot read the script",
     "scripted/broken.jsonl": "not a reply",
@@ -153,8 +153,8 @@ MODELS = {
     "builtin/": "no model",
     "": "no model",
     "foo/bar": "no model",
-    "anthropic/x": "in a later version",
-    "openai": "in a later version",
+    "anthropic/x": "needs a key",
+    "openai": "names no model",
 }
 
 
@@ -163,6 +163,8 @@ def test_model_that_is_none_leaves_no_run(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
     task, runs = write_task(tmp_path), tmp_path / "runs"
     (tmp_path / "broken.jsonl").write_text("{\n")
     (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\0")

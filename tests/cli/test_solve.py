@@ -111,7 +111,7 @@ def test_search_is_refused_where_the_model_decides(tmp_path: Path) -> None:
 
 def test_second_run_gets_its_own_folder(tmp_path: Path) -> None:
     for _ in range(2):
-        assert solve(tmp_path, use("submit", source=RIGHT)).code == 0
+        assert solve(tmp_path, use("submit", source=WRONG)).code == 1
     names = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert names[1] == f"{names[0]}-2"
 
@@ -130,7 +130,7 @@ def test_same_config_gives_the_same_results(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--model", "anthropic/m"), "arrive with the `agent` extra in a later version"),
+        (("--model", "anthropic/m"), "the environment has no ANTHROPIC_API_KEY"),
         (("--model", "built-in"), "did you mean `builtin`?"),
         (("--target", "trn22"), "did you mean `trn2`?"),
         (("--target", "tpu"), "There are trn1, inf2, trn2, trn3"),

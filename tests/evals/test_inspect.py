@@ -1,6 +1,7 @@
 """`inspect eval nki_agent/nkibench` runs our episode and says what our judge says."""
 
 import gc
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 inspect_ai = pytest.importorskip("inspect_ai")
 inspect_model = pytest.importorskip("inspect_ai.model")
 
+from nki_agent.base.errors import UsageError  # noqa: E402
 from nki_agent.bench.attempt import Attempt  # noqa: E402
 from nki_agent.check.surface import Surface  # noqa: E402
 from nki_agent.llm.inspect_model import to_inspect, to_reply  # noqa: E402
@@ -82,7 +84,8 @@ def test_right_kernel_is_scored_and_told(tmp_path: Path) -> None:
     assert attempt.cost.turns == 2
     assert attempt.cost.input_tokens == 20
     assert score.answer.strip() == KERNEL.strip()
-    assert [m.role for m in sample.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    roles = ["system", "user", "assistant", "tool", "assistant", "tool"]
+    assert [m.role for m in sample.messages] == roles
     assert "stage: right" in sample.messages[3].text
 
 
@@ -95,6 +98,33 @@ def test_wrong_kernel_is_scored_as_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_log_viewer_has_every_call_with_its_answer_and_a_timeline(tmp_path: Path) -> None:
+    wrong = KERNEL.replace("nl.relu", "nl.copy")
+    steps: tuple[tuple[str, dict[str, str]], ...] = (
+        ("look_up", {"query": "relu"}),
+        ("verify_kernel", {"source": wrong}),
+        ("verify_kernel", {"source": KERNEL}),
+        ("submit", {}),
+    )
+    (sample,) = evaluate(tmp_path, *steps).samples
+    calls = [c for m in sample.messages if m.role == "assistant" for c in m.tool_calls or ()]
+    answers = {m.tool_call_id: m for m in sample.messages if m.role == "tool"}
+    assert [call.function for call in calls] == [name for name, _ in steps]
+    assert [answers[call.id].function for call in calls] == [name for name, _ in steps]
+    assert "Submitted" in answers[calls[-1].id].text
+    told = [e.data for e in sample.events if e.event == "info" and e.source == "nki-agent"]
+    assert [(t["tool"], t["stage"]) for t in told[:-1]] == [
+        ("look_up", None),
+        ("verify_kernel", "wrong"),
+        ("verify_kernel", "right"),
+        ("submit", None),
+    ]
+    assert (told[-1]["end"], told[-1]["turns"], told[-1]["stage"]) == ("solved", 4, "right")
+    kinds = [e.event for e in sample.events if e.event in ("model", "info")]
+    assert kinds == ["model", "info"] * 4 + ["info"]
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_kernel_off_the_surface_is_scored_as_wrong(tmp_path: Path) -> None:
     log = evaluate(tmp_path, ("submit", {"source": KERNEL}), surface="isa")
     metrics = {name: m.value for name, m in log.results.scores[0].metrics.items()}
@@ -102,7 +132,7 @@ def test_kernel_off_the_surface_is_scored_as_wrong(tmp_path: Path) -> None:
     (score,) = log.samples[0].scores.values()
     attempt = msgspec.convert(score.metadata["attempt"], Attempt)
     assert (attempt.surface, attempt.codes) == (Surface.ISA, ("NK119",))
-    assert "you have 15 turns" in log.samples[0].messages[0].text
+    assert "You have 15 turns" in log.samples[0].messages[0].text
 
 
 def test_messages_and_replies_keep_what_they_say() -> None:
@@ -128,3 +158,10 @@ def test_messages_and_replies_keep_what_they_say() -> None:
 def test_reason_to_stop_is_told(reason: Any, stop: StopReason) -> None:
     output = inspect_model.ModelOutput.from_content("m", "text", stop_reason=reason)
     assert to_reply(output).stop is stop
+
+
+def test_ablation_is_an_option_of_the_task() -> None:
+    from_options = importlib.import_module("nki_agent.evals.inspect_task").nkibench
+    assert from_options(prompt="plain", tools="compile,verify", seed=1).dataset
+    with pytest.raises(UsageError):
+        from_options(tools="compiler")

@@ -23,6 +23,7 @@ from nki_agent.chip.spec import Target
 from nki_agent.sandbox import task_host
 from nki_agent.sandbox.task_host import TaskHost, TaskLimits, load_untrusted_task
 from nki_agent.task.family import STANDARD_SCALE
+from nki_agent.task.lint import lint_task
 from nki_agent.task.loader import load_task
 from nki_agent.task.reference import Precision
 from nki_agent.task.task import Task
@@ -223,6 +224,12 @@ def test_task_with_modules_beside_it_is_the_one_that_loads_in_process(
     write(tmp_path, "SECRET = 1\n", "not_imported.py")
     path = write(tmp_path, "import parts\n" + PLAIN_TASK.replace("np.exp", "parts.exp"))
     check_same(load_untrusted_task(path, host=host), load_task(path))
+
+
+def test_untrusted_task_is_linted_like_any_other(host: TaskHost, tmp_path: Path) -> None:
+    for number, text in enumerate((PLAIN_TASK, PLAIN_TASK.replace("np.exp(x)", "x + 1e-7"))):
+        path = write(tmp_path, text, f"task{number}.py")
+        assert lint_task(load_untrusted_task(path, host=host)) == lint_task(load_task(path))
 
 
 def test_untrusted_task_gives_the_same_verdict(host: TaskHost, tmp_path: Path) -> None:

@@ -53,6 +53,20 @@ def fresh() -> dict[str, str]:
     return FreshProcess.start([*UNFIT, *EXAMPLES]).digests()
 
 
+def test_folder_of_our_name_does_not_stand_in_for_us(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "nki_agent" / "task"
+    other.mkdir(parents=True)
+    for folder in (other.parent, other):
+        (folder / "__init__.py").touch()
+    (other / "lint.py").write_text('print(\'{"stranger": "was run"}\')\n')
+    path = EXAMPLES[0].absolute()
+    monkeypatch.chdir(tmp_path)
+    digests = FreshProcess.start([path]).digests()
+    assert list(digests) == [str(path)]
+
+
 def checks(findings: tuple[LintFinding, ...]) -> set[str]:
     return {finding.check.value for finding in findings}
 

@@ -1,79 +1,181 @@
-"""What a model reads after a tool call: short, the most useful first, and what to do next.
+"""What a model reads after a tool call: short, one issue first, and what to do next.
 
-Law: a fault is shown whole or counted, never cut in the middle; many faults of one code are one
-fault and a count.
+Law: a fault is shown whole or summed up, never cut in the middle; many faults of one code are one
+fault and a count. The first line names the stage where there is one, the last says what to do next.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from nki_agent.agent.brief import sum_up, write_brief
+from nki_agent.agent.patterns import find_pattern
+from nki_agent.agent.repeats import OFTEN, Earlier
+from nki_agent.base.catalogue import CATALOGUE
 from nki_agent.base.diagnostic import Diagnostic, Severity, clean
 from nki_agent.check.surface import Surface
+from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_figure, format_percent
 from nki_agent.verify.look import Look
 from nki_agent.verify.verdict import Stage, Trial, Verdict
 
-FAULTS_SHOWN_MAX = 3
-"""Faults in one answer: the first is to be repaired, the others show how far it spreads."""
+LATER_MAX = 2
+"""Faults that are named after the first, in one line each; the others are counted."""
+ADVICE_MAX = 1
+LINE_BYTES_MAX = 160
+WHAT_BYTES_MAX = 160
+OUTPUTS_MAX = 4
 US_NS = 1000.0
+CAUSES = frozenset({"NK503", "NK504", "NK505", "NK506"})
+"""Warnings that say why values are wrong: they come before the wrong values."""
 NEXT = {
-    Stage.CHEAT: "Next: compute the result from the arguments with `nisa` instructions.",
-    Stage.REFUSED: "Next: repair the source at the first line named, then verify again.",
-    Stage.UNTRACEABLE: "Next: repair the first fault; `look_up` shows the instruction's signature.",
-    Stage.UNFIT: "Next: change tile sizes or reuse tiles so that it fits, then verify again.",
-    Stage.WRONG: "Next: repair the first fault; for values, check tails, axes and order of steps.",
-    Stage.RIGHT: "Next: `submit`, or `profile_kernel` to make it faster first.",
+    Stage.CHEAT: "compute the result from the arguments with `nisa` instructions",
+    Stage.REFUSED: "repair only that line, then send the whole kernel again",
+    Stage.UNTRACEABLE: "repair only that; leave all else as it is, and send the kernel again",
+    Stage.UNFIT: "repair only that; smaller or reused tiles fit, and send the kernel again",
+    Stage.WRONG: "find the one step that explains this, repair only that, and send it again",
+    Stage.RIGHT: "`submit`; or make it faster first, where the profile says",
 }
 
 
-def write_verdict(verdict: Verdict) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What is known of a kernel beside its verdict, to answer better."""
+
+    source: str = ""
+    fix: str = ""
+    """The checker's own edits as text."""
+    times: int = 0
+    """How often its first fault has been seen."""
+    target: Target | None = None
+    """For a worked pattern; None where none may be shown, since it gives no addresses."""
+    has_verify: bool = True
+    """Whether `verify_kernel` may be called next."""
+
+
+PLAIN = Draft()
+
+
+def write_verdict(verdict: Verdict, draft: Draft = PLAIN) -> str:
     """A verdict for a model."""
     lines = [f"stage: {verdict.stage.value}"]
-    if verdict.failed_at is not None:
-        lines.append(f"It fails at other sizes: {verdict.failed_at}.")
-    lines += write_faults(verdict.diagnostics)
-    if verdict.stage is Stage.WRONG:
-        lines += write_trials(verdict.trials)
-        if verdict.surface is Surface.ISA:
-            lines += write_picture(verdict.trials)
     if verdict.stage is Stage.RIGHT:
-        lines.append(write_speed(verdict))
-    return "\n".join((*lines, NEXT[verdict.stage]))
+        lines += [write_speed(verdict), *write_advice(verdict.diagnostics)]
+    else:
+        if verdict.failed_at is not None:
+            lines.append(f"It fails at other sizes: {sum_up(verdict.failed_at)}.")
+        lines += write_faults(verdict.diagnostics, draft)
+        if verdict.stage is Stage.WRONG:
+            lines += write_trials(verdict.trials)
+            if verdict.surface is Surface.ISA:
+                lines += write_picture(verdict.trials)
+    return "\n".join((*lines, f"Next: {NEXT[verdict.stage]}."))
 
 
-def write_look(look: Look) -> str:
+def write_look(look: Look, draft: Draft = PLAIN) -> str:
     """What checking, tracing and laying out found, for a model."""
     if look.stage is not None:
-        lines = [f"stage: {look.stage.value}", *write_faults(look.diagnostics)]
-        return "\n".join((*lines, NEXT[look.stage]))
-    lines = [f"It compiles: {look.num_instructions} instructions.", *write_faults(look.diagnostics)]
-    return "\n".join((*lines, "Next: `verify_kernel` compares its values with the reference."))
+        lines = [f"stage: {look.stage.value}", *write_faults(look.diagnostics, draft)]
+        return "\n".join((*lines, f"Next: {NEXT[look.stage]}."))
+    lines = [f"It compiles: {look.num_instructions} instructions."]
+    lines += write_advice(look.diagnostics)
+    return "\n".join((*lines, _next_of_compiled(draft)))
 
 
-def write_faults(diagnostics: Sequence[Diagnostic]) -> list[str]:
-    """Errors first, one of each code, then how many more there are."""
+def rank_faults(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """What to repair first: causes of wrong values, then errors, then warnings."""
     order = tuple(Severity)
-    ranked = sorted(diagnostics, key=lambda d: order.index(d.severity))
+    return sorted(diagnostics, key=lambda d: (d.code not in CAUSES, order.index(d.severity)))
+
+
+def first_fault(diagnostics: Sequence[Diagnostic]) -> Diagnostic | None:
+    """The one issue that an answer puts first."""
+    ranked = [d for d in rank_faults(diagnostics) if d.severity is not Severity.ADVICE]
+    return ranked[0] if ranked else None
+
+
+def write_faults(diagnostics: Sequence[Diagnostic], draft: Draft = PLAIN) -> list[str]:
+    """The first issue in full, the next ones in a line each, the rest counted."""
+    ranked = rank_faults(diagnostics)
     counts = Counter(d.code for d in ranked)
     firsts = list({d.code: d for d in reversed(ranked)}.values())
     firsts.sort(key=ranked.index)
-    lines = []
-    for diagnostic in firsts[:FAULTS_SHOWN_MAX]:
-        more = counts[diagnostic.code] - 1
-        lines.append(f"{diagnostic}" + (f"\n  and {more} more {diagnostic.code}" if more else ""))
-    if rest := firsts[FAULTS_SHOWN_MAX:]:
+    if not firsts:
+        return []
+    head, *others = firsts
+    lines = [f"Repair first: {write_brief(head)}", *_quote(head, draft.source)]
+    if draft.fix:
+        lines.append(draft.fix)
+    lines += write_again(head, draft)
+    if more := counts[head.code] - 1:
+        lines.append(f"The same in {more} more place{'s' if more > 1 else ''}.")
+    real = [d for d in others if d.severity is not Severity.ADVICE]
+    lines += [f"Later: {_line(d, counts[d.code])}" for d in real[:LATER_MAX]]
+    if rest := real[LATER_MAX:]:
         lines.append(f"also: {', '.join(d.code for d in rest)}")
     return lines
 
 
+def write_again(fault: Diagnostic, draft: Draft) -> list[str]:
+    """What is said of a fault that was there before."""
+    if draft.times < 2:  # noqa: PLR2004 - once is no repeat
+        return []
+    if draft.times < OFTEN:
+        return [f"This is {fault.code} again: the last change did not touch its cause."]
+    often = "third" if draft.times == OFTEN else f"{draft.times}th"
+    lines = [f"This is {fault.code} for the {often} time: stop varying the same line."]
+    return lines + write_rule(fault.code, draft.target)
+
+
+def write_rule(code: str, target: Target | None) -> list[str]:
+    """The card of a code, and a pattern that keeps its rule."""
+    info = CATALOGUE.get(code)
+    lines = [] if info is None else [f"The rule: {info.explanation} {info.hint}"]
+    pattern = None if target is None else find_pattern(code, target=target)
+    return lines if pattern is None else [*lines, str(pattern)]
+
+
+def write_same(earlier: Earlier, draft: Draft) -> str:
+    """The answer to a kernel that was sent before."""
+    stage = earlier.stage
+    lines = [f"stage: {stage.value}"] if stage is not None else []
+    lines.append(
+        f"This is the kernel that you sent to `{earlier.tool.value}` before (call {earlier.call}),"
+        " unchanged: the result is the same."
+    )
+    if stage is None:
+        return "\n".join((*lines, "It compiles.", _next_of_compiled(draft)))
+    if stage is Stage.RIGHT:
+        return "\n".join((*lines, "Next: `submit` it, or change it to make it faster."))
+    if earlier.fault is not None:
+        lines.append(f"Still: {_line(earlier.fault, 1)}")
+        lines += write_rule(earlier.fault.code, draft.target)
+    return "\n".join((*lines, "Next: change the line that is named, and then call again."))
+
+
+def write_advice(diagnostics: Sequence[Diagnostic]) -> list[str]:
+    """What does not fail a kernel: warnings, then the first advice."""
+    warnings = [d for d in diagnostics if d.severity is Severity.WARNING]
+    advice = [d for d in diagnostics if d.severity is Severity.ADVICE]
+    return [write_brief(d) for d in (*warnings[:LATER_MAX], *advice[:ADVICE_MAX])]
+
+
 def write_trials(trials: Sequence[Trial]) -> Iterator[str]:
-    """Which trials fail, by the error of each output."""
-    for trial in trials:
-        for output in trial.outputs:
+    """How far the outputs of the trial that failed are off."""
+    failed = [trial for trial in trials if not trial.right]
+    for trial in failed[-1:]:
+        before = len(trials) - len(failed)
+        yield (
+            f"trial {trial.number} ({trial.shapes}, {trial.family} inputs) fails; {before} before"
+            " it are right"
+        )
+        for output in trial.outputs[:OUTPUTS_MAX]:
             state = "right" if output.right else f"error is {output.ratio:.3g} times the limit"
-            yield f"trial {trial.number} ({trial.shapes}, {trial.family}) `{output.name}`: {state}"
+            yield f"  `{sum_up(output.name, max_bytes=LINE_BYTES_MAX)}`: {state}"
+        if (more := len(trial.outputs) - OUTPUTS_MAX) > 0:
+            yield f"  and {more} more outputs"
 
 
 def write_picture(trials: Sequence[Trial]) -> Iterator[str]:
@@ -93,3 +195,41 @@ def write_speed(verdict: Verdict) -> str:
         percent = format_percent(verdict.percent_of_bound)
         text += f", {percent} % of the bound; bound by {verdict.bound_by}"
     return text + "."
+
+
+def write_table(verdicts: Sequence[Verdict], order: Sequence[int]) -> list[str]:
+    """One line a kernel, in this order: its number, how far it came, and why."""
+    lines = ["kernel  stage        latency     bound  first issue"]
+    for index in order:
+        verdict = verdicts[index]
+        latency = percent = "-"
+        if verdict.latency_ns is not None:
+            latency = f"{format_figure(verdict.latency_ns / US_NS)} µs"
+        if verdict.percent_of_bound is not None:
+            percent = f"{format_percent(verdict.percent_of_bound)} %"
+        fault = first_fault(verdict.diagnostics) if verdict.stage is not Stage.RIGHT else None
+        issue = "" if fault is None else _line(fault, 1)
+        row = f"#{index + 1:<6} {verdict.stage.value:<12} {latency:<11} {percent:<6} {issue}"
+        lines.append(row.rstrip())
+    return lines
+
+
+def _next_of_compiled(draft: Draft) -> str:
+    if draft.has_verify:
+        return "Next: `verify_kernel` compares its values with the reference."
+    return "Next: check its values in your head, then `submit`."
+
+
+def _quote(fault: Diagnostic, source: str) -> list[str]:
+    """The source line that a fault names."""
+    lines = source.splitlines()
+    number = fault.where[-1].line if fault.where else 0
+    if not 0 < number <= len(lines) or not lines[number - 1].strip():
+        return []
+    return [f"  {number} | {sum_up(lines[number - 1].strip(), max_bytes=LINE_BYTES_MAX)}"]
+
+
+def _line(fault: Diagnostic, count: int) -> str:
+    place = f"{fault.where[-1]}: " if fault.where else ""
+    times = f" ×{count}" if count > 1 else ""
+    return f"{place}{fault.code}{times} {sum_up(fault.what, max_bytes=WHAT_BYTES_MAX)}"

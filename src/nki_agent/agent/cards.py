@@ -1,8 +1,8 @@
-"""What `look_up` answers from: a card for each instruction, operator, function, code and limit.
+"""What `look_up` answers from: cards for instructions, operators, codes, limits, patterns.
 
-Law: every card is made from `isa`, `chip` and the catalogue of codes, so none can go stale. An
-exact name comes first; else the cards that share most words with the query, rare words counting
-more.
+Law: every card is made from `isa`, `chip`, the catalogue of codes, and patterns that a test judges,
+so none can go stale. An exact name comes first; else the cards that share most words with the
+query, rare words counting more. What a user's own documentation has comes after.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache, cached_property
 from types import FunctionType
 
+from nki_agent.agent.library import Library
+from nki_agent.agent.patterns import Pattern, make_patterns
+from nki_agent.agent.words import find_words
 from nki_agent.base.catalogue import CATALOGUE
 from nki_agent.check.surface import Surface, is_kept
 from nki_agent.chip.spec import GENERATION, ChipSpec, Target, load_chip
@@ -27,7 +31,8 @@ from nki_agent.nki.current.values import Member
 
 CARDS_MAX = 3
 """Cards in one answer; more is read as noise."""
-WORD_LENGTH_MIN = 3
+PASSAGES_MAX = 2
+"""Passages of the user's documentation in one answer."""
 TITLE_WEIGHT = 2.0
 """A word in a card's name says more than one in its text."""
 DTYPES_SHOWN_MAX = 7
@@ -46,8 +51,18 @@ KINDS = {
     Kind.ALU_OP: "an operator, as nl.add",
     Kind.ACTIVATION_OP: "an activation function, as nl.exp",
 }
-_WORD = re.compile(r"[a-z0-9_]+")
 _PREFIX = re.compile(r"^(?:nki\.)?(?:isa|language|collectives|nisa|nl|ncc)\.")
+
+
+class CardKind(StrEnum):
+    """What a card is about."""
+
+    INSTRUCTION = "instruction"
+    OPERATOR = "operator"
+    FUNCTION = "function"
+    CODE = "code"
+    LIMITS = "limits"
+    PATTERN = "pattern"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +71,7 @@ class Card:
 
     names: tuple[str, ...]
     text: str
+    kind: CardKind
 
     @cached_property
     def title(self) -> frozenset[str]:
@@ -66,13 +82,6 @@ class Card:
     def words(self) -> frozenset[str]:
         """All words of the card."""
         return self.title | find_words(self.text)
-
-
-def find_words(text: str) -> set[str]:
-    """Words in lower case; `tensor_tensor` counts as itself and as its parts."""
-    words = set(_WORD.findall(text.lower()))
-    words |= {part for word in words for part in word.split("_")}
-    return {word for word in words if len(word) >= WORD_LENGTH_MIN}
 
 
 @cache
@@ -87,25 +96,52 @@ def make_cards(target: Target, surface: Surface = Surface.NKI) -> tuple[Card, ..
             Card(
                 names=(info.code.lower(),),
                 text=f"{info.code}: {info.title}\n{info.explanation}\n{info.hint}",
+                kind=CardKind.CODE,
             )
             for info in CATALOGUE.values()
         ),
         _limits_card(chip, target),
+        *(
+            _pattern_card(pattern)
+            for pattern in make_patterns(target)
+            # Its kernels leave places to the compiler.
+            if surface is Surface.NKI or not pattern.body
+        ),
     )
 
 
-def look_up(query: str, *, target: Target, surface: Surface = Surface.NKI) -> str:
-    """The cards that answer a query, best first; says so when there is none."""
+def look_up(
+    query: str,
+    *,
+    target: Target,
+    surface: Surface = Surface.NKI,
+    docs: Library | None = None,
+) -> str:
+    """The cards that answer a query, best first, then the user's documentation, if it does."""
     cards = make_cards(target, surface)
-    symbol = _PREFIX.sub("", query.strip().strip("`").lower()).removesuffix("()")
-    exact = [card for card in cards if symbol in card.names]
-    related = [card for card in cards if symbol in card.title and card not in exact]
-    if found := [*exact, *related] if exact else _find_by_words(query, cards):
-        return "\n\n".join(card.text for card in found[:CARDS_MAX])
+    found = [card.text for card in _find_cards(query, cards)]
+    if docs is not None:
+        found += [str(passage) for passage in docs.search(query, limit=PASSAGES_MAX)]
+    if found:
+        return "\n\n".join(found)
     names = [name for card in cards for name in card.names]
-    near = difflib.get_close_matches(symbol, names, n=3)
+    near = difflib.get_close_matches(_read_symbol(query), names, n=3)
     hint = f"near names: {', '.join(near)}" if near else "try an instruction's name or a code"
     return f"nothing found for `{query.strip()}`; {hint}"
+
+
+def _read_symbol(query: str) -> str:
+    return _PREFIX.sub("", query.strip().strip("`").lower()).removesuffix("()")
+
+
+def _find_cards(query: str, cards: Sequence[Card]) -> list[Card]:
+    """At most one of them is a pattern: those are long."""
+    symbol = _read_symbol(query)
+    exact = [card for card in cards if symbol in card.names]
+    related = [card for card in cards if symbol in card.title and card not in exact]
+    found = [*exact, *related] if exact else _find_by_words(query, cards)
+    patterns = [card for card in found if card.kind is CardKind.PATTERN][1:]
+    return [card for card in found if card not in patterns][:CARDS_MAX]
 
 
 def write_signature(name: str, *, is_brief: bool = False) -> str:
@@ -151,7 +187,7 @@ def _find_by_words(query: str, cards: Sequence[Card]) -> list[Card]:
         for card in cards
     ]
     order = sorted(range(len(cards)), key=lambda index: -scores[index])
-    return [cards[index] for index in order if scores[index] > 0][:CARDS_MAX]
+    return [cards[index] for index in order if scores[index] > 0]
 
 
 def _instruction_card(declaration: Declaration, chip: ChipSpec) -> Card:
@@ -160,7 +196,7 @@ def _instruction_card(declaration: Declaration, chip: ChipSpec) -> Card:
         first, here = declaration.first_generation, chip.generation
         lines.append(f"  Only from NeuronCore-v{first} on; this target is NeuronCore-v{here}.")
     lines += [f"  {line}" for line in map(_describe, declaration.parameters) if line]
-    return Card(names=(declaration.name,), text="\n".join(lines))
+    return Card(names=(declaration.name,), text="\n".join(lines), kind=CardKind.INSTRUCTION)
 
 
 def _describe(parameter: Parameter) -> str:
@@ -191,7 +227,7 @@ def _name_cards() -> Iterator[Card]:
             lines.append(_operator_line(operator))
         if function := ACTIVATIONS.get(name):
             lines.append(_function_line(function))
-        yield Card(names=(name,), text="\n".join(lines))
+        yield Card(names=(name,), text="\n".join(lines), kind=CardKind.OPERATOR)
 
 
 def _language_cards() -> Iterator[Card]:
@@ -199,7 +235,14 @@ def _language_cards() -> Iterator[Card]:
         name = full.removeprefix("nki.language.")
         if name != full and not any(name in names for names in (ALU_OPS, ACTIVATIONS, TABLE)):
             document = inspect.getdoc(PUBLIC["nki.language"][name]) or ""
-            yield Card(names=(name,), text=f"{write_signature(full)}\n{document}".strip())
+            text = f"{write_signature(full)}\n{document}".strip()
+            yield Card(names=(name,), text=text, kind=CardKind.FUNCTION)
+
+
+def _pattern_card(pattern: Pattern) -> Card:
+    """Named by file, title and codes, so that the words of all count as a name's."""
+    names = (pattern.name, pattern.title.lower(), *(code.lower() for code in pattern.codes))
+    return Card(names=names, text=str(pattern), kind=CardKind.PATTERN)
 
 
 def _operator_line(operator: AluOp) -> str:
@@ -228,4 +271,4 @@ nc_matmul: free size of moving at most {chip.matmul_moving_free_max}
 nc_transpose on the Tensor Engine: at most {chip.tensor_transpose_max} squared
 nc_transpose on the Vector Engine: at most {chip.vector_transpose_max} squared
 efficient DMA rows: {chip.dma_efficient_descriptor_bytes} bytes or more"""
-    return Card(names=("limits", "sbuf", "psum", "partitions"), text=text)
+    return Card(names=("limits", "sbuf", "psum", "partitions"), text=text, kind=CardKind.LIMITS)

@@ -33,7 +33,14 @@ class End(StrEnum):
     """Replies without a kernel and without a tool call."""
     GAVE_UP = "gave_up"
     """The model says that it cannot."""
+    BUDGET = "budget"
+    """The task's dollars are used up."""
+    RUN_BUDGET = "run_budget"
+    """The run's tokens or dollars are; says nothing about the model."""
     MODEL_ERROR = "model_error"
+    """The model gave no answer to this history."""
+    MODEL_AWAY = "model_away"
+    """The provider cannot be reached or does not let us in; says nothing about the model."""
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     """Our own or the machine's failure; says nothing about the model."""
@@ -47,7 +54,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     wall_s: float = 1800.0
     """Seconds for all turns; a reply is not waited for longer than what is left."""
     total_tokens: int = 1_000_000
-    """Input and output of all turns."""
+    """Input and output of all turns; checked before each."""
+    usd: float | None = None
+    """Dollars for all turns; checked before each."""
     silent_turns: int = 3
     """Replies in a row with neither a kernel nor a tool call; more are not worth their price."""
     reply: TokenLimits = TokenLimits()
@@ -82,6 +91,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     wall_ms: float
     kernel: str | None
     verdict: Verdict | None
+    usd: float | None = None
+    """What all turns cost; None where no price is known."""
 
     @property
     def is_solved(self) -> bool:

@@ -45,10 +45,21 @@ class RunFolder:
         """Every turn and tool call."""
         return self.path / "trajectory.jsonl"
 
+    def sample_trajectory(self, number: int) -> Path:
+        """The trajectory of one of several episodes, counted from 0."""
+        if number == 0:
+            return self.trajectory
+        return self.trajectory.with_name(f"trajectory-{number + 1}.jsonl")
+
     @property
     def kernel(self) -> Path:
         """The kernel that was judged."""
         return self.path / "kernel.py"
+
+    @property
+    def start(self) -> Path:
+        """The user's kernel that the run began with, where there is one."""
+        return self.path / "start.py"
 
     @property
     def verdict(self) -> Path:
@@ -59,6 +70,11 @@ class RunFolder:
     def timeline(self) -> Path:
         """Its timeline, for Perfetto."""
         return self.path / "timeline.json"
+
+    @property
+    def profile(self) -> Path:
+        """Where its time goes, as a record."""
+        return self.path / "profile.json"
 
     @property
     def error(self) -> Path:

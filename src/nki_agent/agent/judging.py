@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -39,16 +40,23 @@ class OneJudge:
         """Ask `judge` about kernels for `task`."""
         self._judge = judge
         self._task = task
+        self._turn = threading.Lock()  # a judge has one tracing process, which does one thing
 
     async def look(self, kernel: Kernel, *, scope: Scope = Scope.PROOF) -> Look:
         """As the protocol says."""
-        return await asyncio.to_thread(self._judge.look, kernel, self._task.looked_at(scope))
+        return await asyncio.to_thread(self._look, kernel, scope)
 
     async def judge(self, kernel: Kernel, *, root_seed: int, scope: Scope = Scope.PROOF) -> Verdict:
         """As the protocol says."""
-        return await asyncio.to_thread(
-            self._judge.judge, kernel, self._task, root_seed=root_seed, scope=scope
-        )
+        return await asyncio.to_thread(self._judge_alone, kernel, root_seed, scope)
+
+    def _look(self, kernel: Kernel, scope: Scope) -> Look:
+        with self._turn:
+            return self._judge.look(kernel, self._task.looked_at(scope))
+
+    def _judge_alone(self, kernel: Kernel, root_seed: int, scope: Scope) -> Verdict:
+        with self._turn:
+            return self._judge.judge(kernel, self._task, root_seed=root_seed, scope=scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

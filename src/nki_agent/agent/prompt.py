@@ -1,19 +1,23 @@
-"""The rank-aware prompt: the task's tensors, their ranks and folds, the chip's limits, the rules.
+"""What a model is told first: rank-aware, with ranks, folds, tile plan, limits and rules, or plain.
 
 Law: words are in the files of `prompts/`, every number and name in them comes from `task`, `chip`
 and `isa`; the hash is that of the finished text, so a result says exactly what the model was told.
+`prompts/versions.toml` numbers the words: they don't change without a new version.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from string import Template
 
+from nki_agent.agent.ablation import Ablation, PromptKind, Tool
 from nki_agent.agent.cards import write_signature
 from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.plan import write_plan
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.check.surface import KEPT, Surface
 from nki_agent.chip.spec import ChipSpec, Target, load_chip
@@ -40,6 +44,12 @@ RARE: dict[str, tuple[Declaration, ...]] = {
     "several ranks (`import nki.collectives as ncc`)": COLLECTIVE,
 }
 """Instructions that few kernels need: the prompt shows a line for each family."""
+JUDGES = (Tool.VERIFY, Tool.COMPILE)
+"""Tools that a kernel goes to first; the best one that there is."""
+HAND_IN = "Give the whole kernel file to `submit`."
+
+
+WHOLE = Ablation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +59,8 @@ class Prompt:
     mode: Mode
     system: str
     user: str
+    version: int = 0
+    """Of the words; the numbers in them are the task's and the chip's."""
 
     @property
     def hash(self) -> str:
@@ -62,18 +74,71 @@ def make_prompt(
     target: Target,
     mode: Mode,
     limits: Limits,
+    ablation: Ablation = WHOLE,
     surface: Surface = Surface.NKI,
 ) -> Prompt:
-    """The prompt of one task on one target."""
+    """The prompt of one task on one target, with the tools that are offered."""
+    working = _write_working(mode, limits, ablation.tools).strip()
+    user = _write_task(task)
+    version = read_versions().version
+    match ablation.prompt:
+        case PromptKind.RANK_AWARE:
+            system = _write_rank_aware(task, target=target, surface=surface, working=working)
+            return Prompt(mode=mode, system=system, user=user, version=version)
+        case PromptKind.PLAIN:
+            system = _write_plain(target=target, surface=surface, working=working)
+            return Prompt(mode=mode, system=system, user=user, version=version)
+
+
+def write_brief(task: Task, *, target: Target, surface: Surface = Surface.NKI) -> str:
+    """The task, and how its tensors lie on the target, for an agent with a prompt of its own."""
     chip = load_chip(target)
-    system = _fill(
-        "system.md",
-        example=_write_example(surface, chip).strip(),
+    parts = [_write_task(task).strip(), f"# Layout on {target.value}", *write_plan(task, chip)]
+    match surface:
+        case Surface.NKI:
+            pass
+        case Surface.ISA:
+            parts += ["", "# The form of the kernel", _write_example(surface, chip)]
+    return "\n".join(parts) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """The number of the prompts' words, and the hash of each file that it stands for."""
+
+    version: int
+    files: Mapping[str, str]
+
+    def __str__(self) -> str:
+        """For the config of a run: `2 (0123456789ab)`."""
+        both = "".join(f"{name}:{digits}" for name, digits in sorted(self.files.items()))
+        return f"{self.version} ({short_hash(hash_text(both))})"
+
+
+@cache
+def read_versions() -> Versions:
+    """What `versions.toml` says."""
+    return Versions(**tomllib.loads(_read("versions.toml")))
+
+
+def hash_prompts() -> dict[str, str]:
+    """The hashes of the files as they are."""
+    folder = files("nki_agent.agent").joinpath("prompts")
+    names = sorted(path.name for path in folder.iterdir() if path.name.endswith(".md"))
+    return {name: short_hash(hash_text(_read(name))) for name in names}
+
+
+def _write_rank_aware(task: Task, *, target: Target, surface: Surface, working: str) -> str:
+    chip = load_chip(target)
+    return _fill(
+        "rank_aware.md",
+        working=working,
+        example=_write_example(surface, chip),
         functions=_fill(
             f"functions_{surface.value}.md", functions=", ".join(_list_functions())
         ).strip(),
-        working=_write_working(mode, limits).strip(),
         target=target.value,
+        plan="\n".join(write_plan(task, chip)),
         instructions="\n".join(_write_instructions(chip)),
         operators=", ".join(
             op.name for op in ALU_OPS.values() if op.first_generation <= chip.generation
@@ -90,15 +155,6 @@ def make_prompt(
         moving_max=chip.matmul_moving_free_max,
         dma_row_bytes=chip.dma_efficient_descriptor_bytes,
     )
-    user = _fill(
-        "task.md",
-        id=task.id,
-        source=hide_odd(task.source).strip(),
-        sizes=_write_sizes(task),
-        arguments="\n".join(f"- {_write_argument(a, chip)}" for a in task.arguments),
-        outputs="\n".join(f"- {_write_output(o, task)}" for o in task.outputs),
-    )
-    return Prompt(mode=mode, system=system, user=user)
 
 
 def _write_example(surface: Surface, chip: ChipSpec) -> str:
@@ -110,37 +166,29 @@ def _write_example(surface: Surface, chip: ChipSpec) -> str:
         sbuf_last=chip.sbuf_usable_partition_bytes - 1,
         psum_bank_bytes=chip.psum_bank_bytes,
         psum_last=(chip.psum_banks - 1) * chip.psum_bank_bytes,
+    ).strip()
+
+
+def _write_plain(*, target: Target, surface: Surface, working: str) -> str:
+    """Without the chip; but a surface that refuses kernels has to say for what."""
+    asked = ""
+    match surface:
+        case Surface.NKI:
+            pass
+        case Surface.ISA:
+            asked = f"\n{_write_example(surface, load_chip(target))}\n"
+    return _fill("plain.md", working=working, target=target.value, surface=asked)
+
+
+def _write_task(task: Task) -> str:
+    return _fill(
+        "task.md",
+        id=task.id,
+        source=hide_odd(task.source).strip(),
+        sizes=_write_sizes(task),
+        arguments="\n".join(f"- {_write_argument(a)}" for a in task.arguments),
+        outputs="\n".join(f"- {_write_output(o, task)}" for o in task.outputs),
     )
-
-
-def write_fold(shape: tuple[int, ...], *, partitions: int) -> str:
-    """How a tensor of this shape lies on the partitions.
-
-    >>> write_fold((300, 64), partitions=128)
-    'rows on the partitions: 3 tiles of [128, 64], the last [44, 64]'
-    >>> write_fold((2, 32, 8), partitions=128)
-    'fold to [64, 8] with `.reshape((64, 8))`; rows on the partitions: one tile of [64, 8]'
-    >>> write_fold((1024,), partitions=128)
-    'view it as [128, 8] with `.reshape((128, 8))` for elementwise work, or as a row [1, 1024]'
-    """
-    rank = len(shape)
-    if rank == 1:
-        rows = max(p for p in range(1, partitions + 1) if shape[0] % p == 0)
-        view = f"[{rows}, {shape[0] // rows}]"
-        row = f"a row [1, {shape[0]}]"
-        if rows == 1:
-            return f"view it as {row} with `.reshape((1, {shape[0]}))`"
-        call = f"`.reshape(({rows}, {shape[0] // rows}))`"
-        return f"view it as {view} with {call} for elementwise work, or as {row}"
-    rows, free = math.prod(shape[:-1]), shape[-1]
-    fold = ""
-    if rank > len((rows, free)):
-        fold = f"fold to [{rows}, {free}] with `.reshape(({rows}, {free}))`; "
-    if rows <= partitions:
-        return f"{fold}rows on the partitions: one tile of [{rows}, {free}]"
-    tiles, tail = math.ceil(rows / partitions), rows % partitions
-    last = f", the last [{tail}, {free}]" if tail else ""
-    return f"{fold}rows on the partitions: {tiles} tiles of [{partitions}, {free}]{last}"
 
 
 def _write_sizes(task: Task) -> str:
@@ -160,22 +208,21 @@ def _write_sizes(task: Task) -> str:
     )
 
 
-def _write_argument(argument: Argument, chip: ChipSpec) -> str:
+def _write_argument(argument: Argument) -> str:
     match argument:
         case StaticArgument():
             return f"`{argument.name}`: the value {argument.value!r}, known while tracing"
         case TensorArgument():
-            fold = write_fold(argument.shape, partitions=chip.partitions)
             update = ", updated in place" if argument.is_updated else ""
             return (
-                f"`{argument.name}`: {argument.kind.value}, rank {len(argument.shape)},"
-                f" shape {_shape(argument.shape)}, {argument.dtype.value}{update}; {fold}"
+                f"`{argument.name}`: {argument.kind.value}, shape {_shape(argument.shape)},"
+                f" {argument.dtype.value}{update}"
             )
 
 
 def _write_output(output: Output, task: Task) -> str:
     tolerance = task.tolerance_of(output)
-    shape = f"rank {len(output.shape)}, shape {_shape(output.shape)}, {output.dtype.value}"
+    shape = f"shape {_shape(output.shape)}, {output.dtype.value}"
     return f"`{output.name}`: {shape}; {_write_gate(tolerance)}"
 
 
@@ -189,12 +236,17 @@ def _write_gate(tolerance: Tolerance) -> str:
             return f"relative L2 error at most {tolerance.rel_l2:g}"
 
 
-def _write_working(mode: Mode, limits: Limits) -> str:
-    match mode:
-        case Mode.LOOP:
-            return _fill("loop.md", turns=limits.turns)
-        case Mode.SINGLE_SHOT:
-            return _fill("single_shot.md")
+def _write_working(mode: Mode, limits: Limits, tools: tuple[Tool, ...]) -> str:
+    if mode is Mode.SINGLE_SHOT or not tools:
+        return _fill("single_shot.md")
+    sentences = dict(line.split(": ", 1) for line in _read("tools.md").splitlines())
+    judge = next((tool for tool in JUDGES if tool in tools), None)
+    return _fill(
+        "working.md",
+        turns=limits.turns,
+        judge=HAND_IN if judge is None else sentences[judge],
+        others=" ".join(sentences[tool] for tool in tools if tool not in JUDGES),
+    )
 
 
 def _write_instructions(chip: ChipSpec) -> Iterator[str]:
@@ -231,5 +283,8 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _fill(name: str, **values: object) -> str:
-    text = files("nki_agent.agent").joinpath("prompts", name).read_text(encoding="utf-8")
-    return Template(text).substitute({key: str(value) for key, value in values.items()})
+    return Template(_read(name)).substitute({key: str(value) for key, value in values.items()})
+
+
+def _read(name: str) -> str:
+    return files("nki_agent.agent").joinpath("prompts", name).read_text(encoding="utf-8")

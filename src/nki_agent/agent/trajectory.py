@@ -65,6 +65,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="end", tag_field="
     usage: Usage
     stage: Stage | None
     wall_ms: float
+    usd: float | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,12 +84,37 @@ def watch_nothing(event: Event | Waiting) -> None:
     del event
 
 
+class Past:
+    """Turns and answers that an earlier process has written."""
+
+    def __init__(self, events: tuple[Event, ...] = ()) -> None:
+        """Sort the events of a trajectory."""
+        self.last = events[-1] if events else None
+        self._turns = {e.turn: e for e in events if isinstance(e, Turn)}
+        self._runs: dict[int, list[ToolRun]] = {}
+        for event in events:
+            if isinstance(event, ToolRun):
+                self._runs.setdefault(event.turn, []).append(event)
+        self.spent_ms = sum(t.model_ms for t in self._turns.values())
+        self.spent_ms += sum(run.wall_ms for runs in self._runs.values() for run in runs)
+
+    def find_turn(self, turn: int) -> Turn | None:
+        """The turn of this number, if it was paid."""
+        return self._turns.get(turn)
+
+    def find_run(self, turn: int, place: int) -> ToolRun | None:
+        """What the call at this place of a turn's reply answered, from 1 on."""
+        runs = self._runs.get(turn, [])
+        return runs[place - 1] if place <= len(runs) else None
+
+
 class Trajectory:
     """Writes events to a file, if there is one, then shows them."""
 
     def __init__(self, path: Path | None, *, clock: Clock, watch: Watch = watch_nothing) -> None:
         """Append to the file at `path`; times come from `clock`."""
-        self._path = path
+        self.path = path
+        self.past = Past()
         self._watch = watch
         self._clock = clock
 
@@ -98,8 +124,8 @@ class Trajectory:
 
     def add(self, event: Event) -> None:
         """Store, then show."""
-        if self._path is not None:
-            append_line(self._path, event)
+        if self.path is not None:
+            append_line(self.path, event)
         self._watch(event)
 
     def announce(self, what: str, *, turn: int) -> None:

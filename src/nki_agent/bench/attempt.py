@@ -52,7 +52,9 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    usd: float = 0.0
+    cache_write_tokens: int = 0
+    usd: float | None = 0.0
+    """None where no price is known."""
     wall_s: float = 0.0
 
 
@@ -84,6 +86,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     proof: Proof = Proof.UNTRIED
     speeds: tuple[ShapeSpeed, ...] = ()
     cost: Cost = Cost()
+    prompt_hash: str | None = None
+    """Of the whole text that the model was told first."""
+    ablation: str = ""
+    """Prompt and tools in words; empty in lines from before they were recorded."""
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -42,8 +42,10 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: Interval | None
     tokens_per_task: float
     tokens_per_solved: float | None
-    usd_per_task: float
+    usd_per_task: float | None
+    """None where a price is not known."""
     usd_per_solved: float | None
+    is_priced: bool = True
 
 
 def pass_at(k: int, *, attempts: int, right: int) -> float:
@@ -70,7 +72,8 @@ def score(tasks: Sequence[str], attempts: Iterable[Attempt], *, rng: np.random.G
     found = [a for group in by_task.values() for a in group]
     solved = sum(any(a.right for a in group) for group in by_task.values())
     tokens = sum(a.cost.input_tokens + a.cost.output_tokens for a in found)
-    usd = sum(a.cost.usd for a in found)
+    costs = [a.cost.usd for a in found if a.cost.usd is not None]
+    usd = sum(costs) if len(costs) == len(found) else None
     return Scores(
         tasks=len(by_task),
         attempts=len(found),
@@ -85,8 +88,9 @@ def score(tasks: Sequence[str], attempts: Iterable[Attempt], *, rng: np.random.G
         wall_s=_mean([a.cost.wall_s for a in found], rng),
         tokens_per_task=tokens / len(by_task),
         tokens_per_solved=tokens / solved if solved else None,
-        usd_per_task=usd / len(by_task),
-        usd_per_solved=usd / solved if solved else None,
+        usd_per_task=None if usd is None else usd / len(by_task),
+        usd_per_solved=None if usd is None or not solved else usd / solved,
+        is_priced=usd is not None,
     )
 
 

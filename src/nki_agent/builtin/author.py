@@ -18,10 +18,10 @@ from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.search import (
     NO_BUDGET,
-    Budget,
     Course,
     Result,
     Search,
+    SearchBudget,
     describe_change,
     describe_course,
 )
@@ -86,7 +86,7 @@ class BuiltinAuthor:
         task: Task,
         *,
         target: Target,
-        budget: Budget = NO_BUDGET,
+        budget: SearchBudget = NO_BUDGET,
         seed: int = 0,
         clock: Clock | None = None,
     ) -> None:
@@ -120,12 +120,12 @@ class BuiltinAuthor:
         if not steps:
             return await self._write(0, available)
         last = steps[-1]
-        number = sum(step.tool == COMPILE for step in steps)
+        number = sum(step.tool == _first_tool(available) for step in steps)
         is_proven = any(step.tool == VERIFY and step.stage == "right" for step in steps)
         if last.stage not in (None, "right") and not is_proven:
             return await self._repair(last, number, available)
         match last.tool:
-            case "compile_kernel":
+            case "compile_kernel" if VERIFY in available:
                 return _call(VERIFY, len(steps), "It compiles; now its values.")
             case "verify_kernel" if PROFILE in available and not _was_profiled(steps):
                 text = "The values are right; now where the time goes."
@@ -151,7 +151,7 @@ class BuiltinAuthor:
         if not available:
             return Reply(text=f"The whole kernel:\n\n```python\n{source}```\n")
         text = "The kernel, planned from the reference's operators." if attempt == 0 else _AGAIN
-        return _call(COMPILE, attempt, text, source=source)
+        return _call(_first_tool(available), attempt, text, source=source)
 
     async def _repair(self, last: _Step, attempts: int, available: set[str]) -> Reply:
         is_full = any(code in last.answer for code in FULL_MEMORY)
@@ -202,6 +202,11 @@ class BuiltinAuthor:
     def _submit(steps: Sequence[_Step], course: Course) -> Reply:
         text = describe_course(course)
         return _call(SUBMIT, len(steps), text, source=course.best.source)
+
+
+def _first_tool(available: set[str]) -> str:
+    """Where a new kernel goes: what says most of it for the least."""
+    return next((tool for tool in (COMPILE, VERIFY) if tool in available), SUBMIT)
 
 
 _AGAIN = "It needs too much memory; the same plan with smaller tiles."

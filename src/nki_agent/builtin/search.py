@@ -26,7 +26,7 @@ TURNS_AROUND = 12
 """Turns of an episode that are no drafts of the search: the first kernel, its repairs, the end."""
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SearchBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far a search may go; what is reached first ends it."""
 
     drafts: int | None = None
@@ -50,7 +50,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return 0 if self.is_empty else 2 * self.num_drafts + TURNS_AROUND
 
 
-NO_BUDGET = Budget()
+NO_BUDGET = SearchBudget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nki_agent.check.meant import INSTRUCTIONS, SAME_NAMES
 from nki_agent.nki.current.modules import MODULES, PUBLIC, SIGNATURES
 from nki_agent.nki.current.names import NOT_MODELLED
 from nki_agent.nki.current.tile_size import TileSize
@@ -175,6 +176,10 @@ def suggest_name(api: ApiName) -> str:
     for module, names in MODULES.items():
         if api.name in names:
             return f"did you mean `{SHORT_NAMES[module]}.{api.name}`?"
+    if api.name in SAME_NAMES:
+        return f"it is `nl.{SAME_NAMES[api.name]}`"
+    if api.module == "nki.isa" and api.name in INSTRUCTIONS:
+        return f"write {INSTRUCTIONS[api.name]}"
     return suggest(api.name, MODULES[api.module], prefix=SHORT_NAMES[api.module] + ".")
 
 

@@ -22,6 +22,11 @@ Exit codes: 0 right, 1 not right, 2 usage, 3 the kernel cheats, 4 our own or the
 """
 COMMANDS = {
     "solve": "Write a kernel for a task, and fix it until it is right.",
+    "resume": "Go on with a run of `solve` where it stopped.",
+    "replay": "Show the conversation of a run again.",
+    "report": "Write a run as one HTML page.",
+    "fix": "Repair a kernel of yours until it is right.",
+    "optimize": "Make a right kernel of yours faster.",
     "verify": "Judge a kernel for a task.",
     "check": "Read kernel source, run nothing, say what is wrong with it.",
     "profile": "Say where a kernel's time goes, and what bounds it.",
@@ -29,10 +34,15 @@ COMMANDS = {
     "task": "Whether task files are fit to judge kernels by.",
     "run": "Run a script that imports `nki`, on our simulator.",
     "bench": "Suites of tasks, and authors measured on them.",
+    "skill": "Write a skill folder for a coding agent.",
+    "workspace": "Lay out a task for a coding agent, and judge what it wrote.",
+    "docs": "Documentation of your own, for `look_up` to search too.",
+    "mcp": "Serve the tools to another agent, by the Model Context Protocol.",
     "sandbox": "What this machine offers to hold untrusted kernels.",
     "explain": "What a diagnostic code means, and what to do.",
 }
-"""Each is a module of this room with an `app`."""
+"""Each is a module of this room with an `app`, but for those of a room beside it."""
+ELSEWHERE = {"mcp": "nki_agent.mcp.command"}
 
 
 class Commands(TyperGroup):
@@ -52,7 +62,7 @@ class Commands(TyperGroup):
 
 def load_command(name: str) -> Any:
     """The command with its options."""
-    module = importlib.import_module(f"nki_agent.cli.{name}")
+    module = importlib.import_module(ELSEWHERE.get(name, f"nki_agent.cli.{name}"))
     return typer.main.get_command(module.app)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nki_agent.agent.answers import write_picture
+from nki_agent.agent.episode import End, Episode
 from nki_agent.base.diagnostic import Diagnostic, Severity, clean
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
@@ -142,3 +143,26 @@ def _write_speed(verdict: Verdict) -> Iterator[str]:
             f"{engine} {share * PERCENT:.0f} %" for engine, share in verdict.utilisation.items()
         )
         yield f"busy        {busy}"
+
+
+def exit_code_of_episode(episode: Episode) -> ExitCode:
+    """By the verdict, else by the reason for its end."""
+    if episode.verdict is not None:
+        return exit_code_of(episode.verdict.stage)
+    match episode.end:
+        case End.MODEL_ERROR | End.MODEL_AWAY | End.FAILED:
+            return ExitCode.FAILURE
+        case End.INTERRUPTED:
+            return ExitCode.INTERRUPTED
+        case (
+            End.SOLVED
+            | End.SUBMITTED_WRONG
+            | End.TURNS
+            | End.WALL_TIME
+            | End.TOKENS
+            | End.BUDGET
+            | End.RUN_BUDGET
+            | End.NO_KERNEL
+            | End.GAVE_UP
+        ):
+            return ExitCode.NOT_RIGHT

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated
@@ -13,26 +10,26 @@ from typing import Annotated
 import msgspec
 import typer
 
-from nki_agent import __version__
-from nki_agent.agent.episode import End, Episode, Limits, Mode
+from nki_agent.agent.ablation import Ablation
+from nki_agent.agent.archive import hash_archive, read_archive
+from nki_agent.agent.best_of import Sample, choose_best, list_samples, sum_up_episodes
+from nki_agent.agent.episode import End, Episode, Mode
 from nki_agent.agent.folder import RunFolder, make_run_folder
-from nki_agent.agent.judging import OneJudge
-from nki_agent.agent.loop import solve as run_episode
-from nki_agent.agent.prompt import Prompt, make_prompt
-from nki_agent.agent.tools import Toolbox
-from nki_agent.agent.trajectory import Started, Trajectory
-from nki_agent.base.clock import Clock, SystemClock
-from nki_agent.base.errors import UsageError
+from nki_agent.agent.library import hash_docs
+from nki_agent.agent.past import STOPPED, hold
+from nki_agent.agent.prompt import read_versions
+from nki_agent.base.clock import SystemClock
 from nki_agent.base.hashes import hash_text, short_hash
-from nki_agent.base.seeds import draw_root_seed
-from nki_agent.builtin.author import BuiltinAuthor
-from nki_agent.builtin.search import NO_BUDGET, Budget
 from nki_agent.check.surface import Surface
-from nki_agent.chip.spec import DEFAULT_TARGET, Target
-from nki_agent.cli.authoring import choose_limits, require_author
-from nki_agent.cli.budget import OPTIMIZE_HELP, SECONDS_HELP, raise_turns, read_budget
+from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.ablating import Ablating, takes_ablation
+from nki_agent.cli.authoring import choose_seed, require_author, require_readable
+from nki_agent.cli.budget import Searching, takes_search
 from nki_agent.cli.command import ExitCode, make_app
+from nki_agent.cli.describing import describe, require_words
 from nki_agent.cli.inputs import (
+    ARCHIVE_HELP,
+    CONVERSATION_HELP,
     JSON_HELP,
     SURFACE_HELP,
     TARGET_HELP,
@@ -42,46 +39,21 @@ from nki_agent.cli.inputs import (
     Turns,
     printable,
     read_target,
-    read_task,
     read_text,
     require_dialect,
 )
-from nki_agent.cli.outcome import INDENT, exit_code_of, write_next, write_outcome
-from nki_agent.cli.progress import Progress
+from nki_agent.cli.outcome import INDENT, exit_code_of_episode, write_next, write_outcome
 from nki_agent.cli.screen import show, show_json
-from nki_agent.cost.perfetto import write_trace
+from nki_agent.cli.solving import Showing, SolveConfig, carry_out, keeping_errors
+from nki_agent.cli.spending import Spending, takes_spending, write_usd
 from nki_agent.cost.summary import Summary
-from nki_agent.llm.choose import BUILTIN, choose_model, require_model
-from nki_agent.llm.protocol import Model, Usage
-from nki_agent.program.records import Dialect
-from nki_agent.task.task import Task
-from nki_agent.verify.judge import Judge
-from nki_agent.verify.kernel import Kernel
-from nki_agent.verify.speed import estimate_speed
+from nki_agent.llm.choose import BUILTIN, MODEL_HELP
+from nki_agent.llm.protocol import Usage
 from nki_agent.verify.verdict import Verdict
 
-SCHEMA = 1
-"""Raised by every change that an older reader would misread."""
-
-
-class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run was asked to do, with every default filled in."""
-
-    schema: int = SCHEMA
-    version: str = __version__
-    task: str
-    task_source: str
-    """Short hash of the task file's text."""
-    target: Target
-    dialect: Dialect
-    model: str
-    mode: Mode
-    surface: Surface = Surface.NKI
-    limits: Limits
-    seed: int
-    allow_unsandboxed: bool
-    untrusted_task: bool = False
-    optimize: Budget = NO_BUDGET
+TASK_HELP = "A PyTorch or NumPy reference with inputs."
+DESCRIBE_HELP = "The task in words: the model writes it first, and you accept it."
+YES_HELP = "Accept the task that `--describe` gives without a question."
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,168 +67,118 @@ class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
     wall_ms: float
     kernel: str | None
     verdict: Verdict | None
+    usd: float | None = None
+    """What the model cost; None where no price is known."""
+    ablation: Ablation
+    prompts: str
+    samples: tuple[Sample, ...] = ()
+    """Every episode in short, where there are several."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One run from its config to its folder."""
-
-    config: SolveConfig
-    folder: RunFolder
-    clock: Clock
-    task: Task
-    judge: Judge
-    model: Model
-
-    def carry_out(self) -> Episode:
-        """The episode; whatever ends it, the best kernel so far is in the folder."""
-        config = self.config
-        prompt = make_prompt(
-            self.task,
-            target=config.target,
-            mode=config.mode,
-            limits=config.limits,
-            surface=config.surface,
-        )
-        tools = Toolbox(
-            OneJudge(self.judge, self.task),
-            target=config.target,
-            root_seed=config.seed,
-            surface=config.surface,
-        )
-        with Progress(clock=self.clock, turns=config.limits.turns) as progress:
-            trajectory = Trajectory(self.folder.trajectory, clock=self.clock, watch=progress.show)
-            trajectory.add(self._start(trajectory, prompt))
-            try:
-                return asyncio.run(
-                    run_episode(
-                        prompt,
-                        self.model,
-                        tools,
-                        limits=config.limits,
-                        clock=self.clock,
-                        trajectory=trajectory,
-                    )
-                )
-            finally:
-                if tools.best is not None:
-                    self.folder.kernel.write_text(tools.best, encoding="utf-8")
-
-    def write_results(self, episode: Episode) -> Summary | None:
-        """Verdict and timeline of the judged kernel; None where it cannot run."""
-        if episode.verdict is None or episode.kernel is None:
-            return None
-        # The verdict comes last: a folder that has one has everything else.
-        summary = self._write_timeline(episode.kernel)
-        self.folder.write_json(self.folder.verdict, episode.verdict)
-        return summary
-
-    def _write_timeline(self, kernel: str) -> Summary | None:
-        found = self.judge.compile(Kernel.from_text(kernel), self.task.dev)
-        if found.stage is not None or found.program is None or found.placement is None:
-            return None
-        speed = estimate_speed(found.program, found.placement, self.task.dev, self.config.target)
-        write_trace(speed.timeline, found.program, self.folder.timeline)
-        return speed.summary
-
-    def _start(self, trajectory: Trajectory, prompt: Prompt) -> Started:
-        return Started(
-            at=trajectory.now(),
-            task=self.task.id,
-            task_hash=self.task.hash,
-            model=self.model.name,
-            mode=self.config.mode,
-            target=self.config.target.value,
-            prompt_hash=prompt.hash,
-        )
-
-
+@takes_search
+@takes_ablation
+@takes_spending
 def solve(
-    task: Annotated[
-        Path, typer.Argument(metavar="TASK.py", help="A PyTorch or NumPy reference with inputs.")
-    ],
+    task: Annotated[Path | None, typer.Argument(metavar="TASK.py", help=TASK_HELP)] = None,
     *,
-    model: Annotated[str, typer.Option(help="`builtin`, or `scripted/FILE`.")] = BUILTIN,
+    words: Annotated[str | None, typer.Option("--describe", help=DESCRIBE_HELP)] = None,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = BUILTIN,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
     turns: Turns = None,
+    ablating: Ablating,
+    samples: Annotated[int, typer.Option(min=1, help="Episodes; the best kernel counts.")] = 1,
+    archive: Annotated[Path | None, typer.Option(metavar="DIR", help=ARCHIVE_HELP)] = None,
     surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     seed: Seed = None,
     runs: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     dialect: Annotated[str, typer.Option(help="What the kernel is written in.")] = "nki",
-    optimize: Annotated[int | None, typer.Option(min=1, help=OPTIMIZE_HELP)] = None,
-    optimize_seconds: Annotated[float | None, typer.Option(min=0.0, help=SECONDS_HELP)] = None,
+    spending: Spending,
+    searching: Searching,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    conversation: Annotated[bool, typer.Option("--conversation", help=CONVERSATION_HELP)] = False,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
-    require_model(model)
+    require_words(words, task, model=model)
     require_author(model, surface)
-    budget = read_budget(optimize, optimize_seconds, model=model, mode=mode)
-    if untrusted_task and model == BUILTIN:
-        raise UsageError(
-            "the built-in author reads the reference itself, which `--untrusted-task` keeps apart",
-            hint="read the file and leave the option out, or use another `--model`",
+    search, turns = searching.resolve(turns, model=model, mode=mode)
+    clock, num_said = SystemClock(), 0
+    with spending.open_models(model, clock=clock) as models:
+        if words is not None:
+            task, num_said = describe(words, models, runs=runs, clock=clock, accepts=yes)
+            untrusted_task = True  # a person has seen it, and still it is a model's code
+        if task is None:
+            return ExitCode.NOT_RIGHT
+        require_readable(model, untrusted_task=untrusted_task)
+        source = read_text(task, what="task")
+        config = SolveConfig(
+            task=printable(task),
+            task_source=short_hash(hash_text(source)),
+            target=read_target(target),
+            dialect=require_dialect(dialect),
+            model=model,
+            mode=mode,
+            surface=surface,
+            limits=spending.make_limits(turns, mode=mode, surface=surface),
+            seed=choose_seed(seed, model),
+            allow_unsandboxed=allow_unsandboxed,
+            untrusted_task=untrusted_task,
+            ablation=ablating.resolve(mode=mode),
+            prompts=str(read_versions()),
+            samples=samples,
+            archive=printable(archive or runs),
+            archive_hash=_hash_archive(archive, runs),
+            tariff=models.tariff,
+            budget=models.purse.budget,
+            docs=hash_docs(),
+            optimize=search,
         )
-    source = read_text(task, what="task")
-    config = SolveConfig(
-        task=printable(task),
-        task_source=short_hash(hash_text(source)),
-        target=read_target(target),
-        dialect=require_dialect(dialect),
-        model=model,
-        mode=mode,
-        surface=surface,
-        limits=choose_limits(raise_turns(turns, budget), mode=mode, surface=surface),
-        seed=draw_root_seed() if seed is None else seed,
-        allow_unsandboxed=allow_unsandboxed,
-        untrusted_task=untrusted_task,
-        optimize=budget,
-    )
-    clock = SystemClock()
-    folder = make_run_folder(runs, kind="solve", subject=task.stem, config=config, clock=clock)
-    try:
+        how = Showing(models=models, clock=clock, shows_all=conversation, num_said=num_said)
+        return _run_in_folder(task, source, config, runs, how, as_json=as_json)
+
+
+def _run_in_folder(
+    path: Path, source: str, config: SolveConfig, runs: Path, how: Showing, *, as_json: bool
+) -> ExitCode:
+    """Carry a run out in a folder of its own, which keeps whatever comes."""
+    folder = make_run_folder(runs, kind="solve", subject=path.stem, config=config, clock=how.clock)
+    with keeping_errors(folder), hold(folder.path):
         folder.task.write_text(source, encoding="utf-8")
-        episode, summary = _carry_out(task, config, folder, clock=clock)
-    except BaseException as error:
-        with contextlib.suppress(OSError):  # a full disk must not hide what came first
-            folder.error.write_text(
-                f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
-            )
-        error.add_note(f"kept: {folder.path}")
-        raise
+        episodes, summary = carry_out(path, config, folder, how)
+    return conclude(episodes, folder, config, summary=summary, as_json=as_json)
+
+
+def conclude(
+    episodes: Sequence[Episode],
+    folder: RunFolder,
+    config: SolveConfig,
+    *,
+    summary: Summary | None,
+    as_json: bool,
+) -> ExitCode:
+    """Say what came of a run."""
     if as_json:
-        show_json(_make_report(episode, folder))
+        show_json(_make_report(episodes, folder, config))
     else:
-        show("\n".join(_write_report(episode, folder, config, summary)))
-    return _exit_code(episode)
+        show("\n".join(_write_report(episodes, folder, config, summary)))
+    return exit_code_of_episode(sum_up_episodes(episodes))
 
 
-def _carry_out(
-    path: Path, config: SolveConfig, folder: RunFolder, *, clock: Clock
-) -> tuple[Episode, Summary | None]:
-    """Load, run the episode, write what came of it."""
-    task = read_task(
-        path, untrusted=config.untrusted_task, allow_unsandboxed=config.allow_unsandboxed
-    )
-    model = choose_model(
-        config.model,
-        make_builtin=lambda: BuiltinAuthor(
-            task, target=config.target, budget=config.optimize, clock=clock
-        ),
-    )
-    with Judge(
-        target=config.target,
-        allow_unsandboxed=config.allow_unsandboxed,
-        surface=config.surface,
-    ) as judge:
-        run = Run(config=config, folder=folder, clock=clock, task=task, judge=judge, model=model)
-        episode = run.carry_out()
-        return episode, run.write_results(episode)
+def _hash_archive(archive: Path | None, runs: Path) -> str | None:
+    """What is in the folder that is named, else beside the run; a named one must be there."""
+    if archive is None and not runs.is_dir():
+        return None
+    kept = read_archive(archive or runs)
+    return hash_archive(kept) if kept else None
 
 
-def _make_report(episode: Episode, folder: RunFolder) -> SolveReport:
+def _make_report(
+    episodes: Sequence[Episode], folder: RunFolder, config: SolveConfig
+) -> SolveReport:
+    episode = sum_up_episodes(episodes)
     return SolveReport(
         run=printable(folder.path),
         end=episode.end,
@@ -266,12 +188,20 @@ def _make_report(episode: Episode, folder: RunFolder) -> SolveReport:
         wall_ms=episode.wall_ms,
         kernel=printable(folder.kernel) if episode.kernel is not None else None,
         verdict=episode.verdict,
+        usd=episode.usd,
+        ablation=config.ablation,
+        prompts=config.prompts,
+        samples=list_samples(episodes) if len(episodes) > 1 else (),
     )
 
 
 def _write_report(
-    episode: Episode, folder: RunFolder, config: SolveConfig, summary: Summary | None
+    episodes: Sequence[Episode], folder: RunFolder, config: SolveConfig, summary: Summary | None
 ) -> Iterator[str]:
+    episode = sum_up_episodes(episodes)
+    if len(episodes) > 1:
+        stages = ", ".join("none" if s.stage is None else s.stage for s in list_samples(episodes))
+        yield f"samples     {stages}; the best is number {choose_best(episodes) + 1}"
     if episode.verdict is not None:
         yield f"kernel      {folder.kernel}"
         yield from write_outcome(episode.verdict)
@@ -281,30 +211,14 @@ def _write_report(
         end = episode.end.value.replace("_", " ")
         yield f"end         {end}: {indent(episode.message, INDENT).lstrip()}"
     yield f"run         {folder.path}"
+    if episode.usage.total_tokens:
+        yield f"cost        {write_usd(episode.usd)}, {episode.usage.total_tokens} tokens"
+    if any(e.end in STOPPED for e in episodes):
+        yield f"go on       nki-agent resume {folder.path}"
     if summary is not None:
         yield from write_next(
             folder.kernel, task=Path(config.task), timeline=folder.timeline, summary=summary
         )
-
-
-def _exit_code(episode: Episode) -> ExitCode:
-    if episode.verdict is not None:
-        return exit_code_of(episode.verdict.stage)
-    match episode.end:
-        case End.MODEL_ERROR | End.FAILED:
-            return ExitCode.FAILURE
-        case End.INTERRUPTED:
-            return ExitCode.INTERRUPTED
-        case (
-            End.SOLVED
-            | End.SUBMITTED_WRONG
-            | End.TURNS
-            | End.WALL_TIME
-            | End.TOKENS
-            | End.NO_KERNEL
-            | End.GAVE_UP
-        ):
-            return ExitCode.NOT_RIGHT
 
 
 app = make_app(solve)

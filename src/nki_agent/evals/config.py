@@ -7,12 +7,15 @@ from typing import Any
 import msgspec
 
 import nki_agent
+from nki_agent.agent.ablation import Ablation
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.base.hashes import hash_bytes
-from nki_agent.builtin.search import NO_BUDGET, Budget
+from nki_agent.builtin.search import NO_BUDGET, SearchBudget
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
+from nki_agent.llm.meter import Budget
+from nki_agent.llm.prices import Tariff
 
 SCHEMA = 1
 """Raised by every change that an older reader would misread."""
@@ -60,8 +63,18 @@ class EvalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Whether right kernels are also tried at the perf shapes."""
     seed: int
     """Root of every secret seed."""
+    ablation: Ablation = Ablation()
+    """Prompt and tools; what is left out for an experiment."""
+    prompts: str = ""
+    """Version and hash of the prompts' words; empty in runs from before they were recorded."""
+    archive: str | None = None
+    """Hash of the archive that `find_kernels` reads; None without one."""
     allow_unsandboxed: bool = False
-    optimize: Budget = NO_BUDGET
+    tariff: Tariff = Tariff()
+    """How replies are charged."""
+    budget: Budget = Budget()
+    """For all attempts together."""
+    optimize: SearchBudget = NO_BUDGET
     """How far the built-in author searches for faster kernels."""
 
     def limits_at(self, level: int) -> Limits:

@@ -10,21 +10,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nki_agent.agent.episode import Episode, Limits, Mode
+import msgspec
+
+from nki_agent.agent.ablation import Ablation
+from nki_agent.agent.archive import Archive
+from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.judging import Judging
 from nki_agent.agent.loop import solve
-from nki_agent.agent.prompt import make_prompt
-from nki_agent.agent.tools import Toolbox
-from nki_agent.agent.trajectory import Started, Trajectory
+from nki_agent.agent.past import begin_or_go_on, make_start
+from nki_agent.agent.prompt import WHOLE, make_prompt
+from nki_agent.agent.tools import Shelf, Toolbox
+from nki_agent.agent.trajectory import Trajectory, Watch, watch_nothing
 from nki_agent.base.clock import Clock
 from nki_agent.base.diagnostic import Severity, clean
+from nki_agent.base.errors import MachineError
 from nki_agent.base.seeds import seed_for
 from nki_agent.bench.attempt import Attempt, Cost, Proof, ShapeSpeed
 from nki_agent.bench.suite import SuiteTask
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import format_figure, format_percent
-from nki_agent.llm.protocol import Model
+from nki_agent.llm.protocol import Model, RunBudgetError
 from nki_agent.task.declaration import PERF
 from nki_agent.task.task import Scope, Task
 from nki_agent.verify.kernel import Kernel
@@ -51,6 +57,9 @@ class Assignment:
     surface: Surface = Surface.NKI
     folder: Path
     """Where trajectory and kernel go."""
+    ablation: Ablation = WHOLE
+    archive: Archive | None = None
+    """Kernels that may be shown; nothing in it may answer this task."""
 
 
 async def run_attempt(
@@ -60,37 +69,39 @@ async def run_attempt(
     judging: Judging,
     clock: Clock,
     find_baseline: Callable[[str, Target, str], float | None],
+    watch: Watch = watch_nothing,
 ) -> Attempt:
     """Let the model solve the task; judge what it hands in, and claim its speed if asked."""
     task, target = assignment.task, assignment.target
+    tools = Toolbox(
+        judging,
+        target=target,
+        root_seed=assignment.root_seed,
+        tools=assignment.ablation.tools,
+        shelf=Shelf(archive=assignment.archive),
+        surface=assignment.surface,
+    )
     prompt = make_prompt(
         task,
         target=target,
         mode=assignment.mode,
         limits=assignment.limits,
+        ablation=tools.restrict(assignment.ablation),
         surface=assignment.surface,
-    )
-    tools = Toolbox(
-        judging, target=target, root_seed=assignment.root_seed, surface=assignment.surface
     )
     assignment.folder.mkdir(parents=True, exist_ok=True)
     path = assignment.folder / "trajectory.jsonl"
-    path.unlink(missing_ok=True)
-    trajectory = Trajectory(path, clock=clock)
-    trajectory.add(
-        Started(
-            at=trajectory.now(),
-            task=task.id,
-            task_hash=task.hash,
-            model=model.name,
-            mode=assignment.mode,
-            target=target.value,
-            prompt_hash=prompt.hash,
-        )
-    )
+    trajectory = Trajectory(path, clock=clock, watch=watch)
+    begin_or_go_on(trajectory, make_start(task, prompt, model=model, target=target))
     episode = await solve(
-        prompt, model, tools, limits=assignment.limits, clock=clock, trajectory=trajectory
+        prompt,
+        model,
+        tools,
+        limits=assignment.limits,
+        clock=clock,
+        trajectory=trajectory,
     )
+    require_own_end(episode)
     kernel = None if episode.kernel is None else Kernel.from_text(episode.kernel)
     if episode.kernel is not None:
         (assignment.folder / "kernel.py").write_text(episode.kernel, encoding="utf-8")
@@ -98,7 +109,18 @@ async def run_attempt(
     if assignment.perf and kernel is not None and episode.is_solved:
         seed = seed_for(assignment.root_seed, "claim")
         claim = await judging.judge(kernel, root_seed=seed, scope=Scope.CLAIM)
-    return _make_attempt(assignment, episode, kernel, claim, find_baseline)
+    attempt = _make_attempt(assignment, episode, kernel, claim, find_baseline)
+    return msgspec.structs.replace(
+        attempt, prompt_hash=prompt.hash, ablation=str(assignment.ablation)
+    )
+
+
+def require_own_end(episode: Episode) -> None:
+    """Raise where an episode ended for a reason that says nothing about the model."""
+    if episode.end is End.MODEL_AWAY:
+        raise MachineError(episode.message)
+    if episode.end is End.RUN_BUDGET:
+        raise RunBudgetError(episode.message)
 
 
 def _make_attempt(
@@ -137,6 +159,8 @@ def _make_attempt(
             input_tokens=episode.usage.input_tokens,
             output_tokens=episode.usage.output_tokens,
             cached_tokens=episode.usage.cached_tokens,
+            cache_write_tokens=episode.usage.cache_write_tokens,
+            usd=episode.usd,
             wall_s=episode.wall_ms / MS_PER_S,
         ),
     )

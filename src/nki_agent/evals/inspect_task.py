@@ -30,6 +30,7 @@ from inspect_ai.scorer import (
 )
 from inspect_ai.solver import Generate, TaskState, solver
 
+from nki_agent.agent.ablation import Ablation, PromptKind, make_ablation
 from nki_agent.agent.episode import Limits, Mode, find_turns
 from nki_agent.agent.trajectory import Turn, read_trajectory
 from nki_agent.base.clock import SystemClock
@@ -40,10 +41,14 @@ from nki_agent.bench.suite import BUILTIN, builtin_suite
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target as Chip
 from nki_agent.evals.episode import Assignment, describe_attempt, run_attempt
+from nki_agent.evals.inspect_messages import list_messages, tell_event
 from nki_agent.evals.workshop import Author, LocalWorkshop, find_baseline
 from nki_agent.farm.local import LocalExecutor
-from nki_agent.llm.inspect_model import InspectModel, to_inspect
-from nki_agent.llm.protocol import Message, Role
+from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
+from nki_agent.llm.choose import ModelSource
+from nki_agent.llm.inspect_model import InspectModel
+from nki_agent.llm.meter import Budget, MeteredModel, Purse, SharedTime
+from nki_agent.llm.prices import Tariff, read_prices
 
 ATTEMPT, KERNEL = "attempt", "kernel"
 """Keys of a sample's store."""
@@ -57,6 +62,8 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
     mode: str = Mode.LOOP.value,
     surface: str = Surface.NKI.value,
     turns: int | None = None,
+    prompt: str = PromptKind.RANK_AWARE.value,
+    tools: str | None = None,
     perf: bool = False,
     seed: int | None = None,
     workers: int | None = None,
@@ -69,6 +76,8 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
         mode: `loop` with tools, or `single-shot`.
         surface: `nki`, or `isa`: instructions alone, at explicit addresses.
         turns: Most model calls in a loop; 10, on `isa` 15, 20, 25 by level, if left out.
+        prompt: `rank-aware` or `plain`.
+        tools: `all`, `none`, or some: `compile,verify`.
         perf: Try right kernels at their perf shapes too; only those count as fast.
         seed: Root seed of the secret inputs; drawn if left out.
         workers: Judging processes; one a core if left out.
@@ -94,6 +103,7 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
             mode=mode,
             surface=surface,
             turns=1 if chosen is Mode.SINGLE_SHOT else turns,
+            ablation=msgspec.to_builtins(make_ablation(PromptKind(prompt), tools, mode=chosen)),
             perf=perf,
             seed=draw_root_seed() if seed is None else require_seed(seed),
             workers=workers,
@@ -110,6 +120,7 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
     mode: str,
     surface: str,
     turns: int | None,
+    ablation: dict[str, Any],
     perf: bool,
     seed: int,
     workers: int | None,
@@ -123,7 +134,7 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
         if not shop:
             shop.append(
                 LocalWorkshop(
-                    author=Author(model=BUILTIN, surface=chosen),
+                    author=Author(models=ModelSource(BUILTIN_MODEL), surface=chosen),
                     executor=LocalExecutor(workers=workers),
                     baseline=find_baseline(suite),
                 )
@@ -149,11 +160,13 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
                     surface=chosen,
                     perf=perf,
                     folder=Path(folder),
+                    ablation=msgspec.convert(ablation, Ablation),
                 ),
-                model=InspectModel(get_model()),
+                model=_meter(get_model()),
                 judging=workshop.make_judging(entry, chip),
                 clock=SystemClock(),
                 find_baseline=workshop.find_baseline,
+                watch=tell_event,
             )
             _tell(state, attempt, Path(folder))
         return state
@@ -161,26 +174,30 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
     return solve
 
 
+def _meter(model: Any) -> MeteredModel:
+    """Inspect's model, with what our table says that it costs; limits are Inspect's own."""
+    asked = InspectModel(model)
+    price = read_prices().find(asked.name)
+    return MeteredModel(
+        asked,
+        tariff=Tariff(price=price),
+        purse=Purse(Budget()),
+        time=SharedTime(SystemClock()),
+    )
+
+
 def _tell(state: TaskState, attempt: Attempt, folder: Path) -> None:
     """Put conversation, kernel and attempt into the sample."""
-    messages: list[Any] = []
-    for event in read_trajectory(folder / "trajectory.jsonl"):
-        if isinstance(event, Turn):
-            messages += [to_inspect(message) for message in event.sent]
-            reply = event.reply
-            state.output.completion = reply.text
-            messages.append(_to_answer(event))
+    events = read_trajectory(folder / "trajectory.jsonl")
+    messages = list_messages(events)
+    replies = [event.reply.text for event in events if isinstance(event, Turn)]
+    state.output.completion = replies[-1] if replies else ""
     state.messages = messages or [ChatMessageSystem(content=""), ChatMessageUser(content="")]
     kernel = folder / "kernel.py"
     if kernel.exists():
         state.store.set(KERNEL, kernel.read_text(encoding="utf-8"))
     state.store.set(ATTEMPT, msgspec.to_builtins(attempt))
     state.completed = True
-
-
-def _to_answer(event: Turn) -> Any:
-    reply = event.reply
-    return to_inspect(Message(role=Role.ASSISTANT, content=reply.text, tool_calls=reply.tool_calls))
 
 
 def _attempts(scores: Sequence[SampleScore]) -> list[Attempt]:

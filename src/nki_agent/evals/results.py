@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from nki_agent.agent.ablation import PromptKind
+from nki_agent.agent.episode import Limits, Mode
 from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import SEED_MAX, rng_for, seed_for
@@ -47,8 +49,18 @@ class Results:
     def name(self) -> str:
         """How tables call it."""
         config = self.config
-        surface = "" if config.surface is Surface.NKI else f", surface {config.surface.value}"
-        return f"{config.model} ({config.mode.value}{surface})"
+        parts = [config.mode.value]
+        if config.surface is not Surface.NKI:
+            parts.append(f"surface {config.surface.value}")
+        if config.limits.turns not in (1, Limits().turns) and not config.level_turns:
+            parts.append(f"{config.limits.turns} turns")
+        if not config.ablation.is_whole and config.mode is Mode.LOOP:
+            parts.append(str(config.ablation))
+        elif config.ablation.prompt is not PromptKind.RANK_AWARE:
+            parts.append(f"{config.ablation.prompt.value} prompt")
+        if config.archive is not None:
+            parts.append("archive")
+        return f"{config.model} ({', '.join(parts)})"
 
     @property
     def num_wanted(self) -> int:
@@ -183,6 +195,13 @@ def require_comparable(results: Sequence[Results]) -> None:
                     f"({right}) than `{first.folder}` ({left})",
                     hint="run both under one version; such results are never mixed",
                 )
+        theirs, ours = (found.config.prompts or "unknown" for found in (other, first))
+        if theirs != ours:
+            raise UsageError(
+                f"`{other.folder}` was made with other prompts ({theirs}) than `{first.folder}`"
+                f" ({ours})",
+                hint="run both under one version; such results are never mixed",
+            )
         if other.config.surface is not first.config.surface:
             raise UsageError(
                 f"`{other.folder}` was made on the surface `{other.config.surface.value}`, and"

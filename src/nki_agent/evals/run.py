@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from nki_agent.agent.archive import Archive, Kept, choose_archive
 from nki_agent.agent.judging import Judging
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import MachineError, TaskError, UsageError
@@ -26,7 +27,7 @@ from nki_agent.chip.spec import Target
 from nki_agent.evals.attempts import AttemptLog, Key
 from nki_agent.evals.config import EvalConfig
 from nki_agent.evals.episode import Assignment, run_attempt
-from nki_agent.llm.protocol import Model
+from nki_agent.llm.protocol import Model, RunBudgetError
 from nki_agent.task.task import Task
 
 ATTEMPTS = "attempts"
@@ -39,8 +40,8 @@ class Workshop(Protocol):
     def load(self, entry: SuiteTask) -> Task:
         """The task of an entry; TaskError where it cannot be used."""
 
-    def make_model(self, task: Task, target: Target) -> Model:
-        """A model that has not been asked yet."""
+    def make_model(self, task: Task, target: Target, *, attempt: Path) -> Model:
+        """A model that has not been asked yet; `attempt` is its folder below a run's."""
 
     def make_judging(self, entry: SuiteTask, target: Target) -> Judging:
         """Who judges its kernels."""
@@ -61,13 +62,15 @@ class Progress:
     """Task → why no kernel can be judged for it."""
     lost: dict[str, str] = field(default_factory=dict)
     """Attempt → what of the machine's failed."""
+    unpaid: str = ""
+    """Why no more replies are paid in this run, once its budget is used up."""
     faulted: dict[str, Path] = field(default_factory=dict)
     """Attempt → the file with the traceback of our own bug."""
 
     @property
     def is_whole(self) -> bool:
         """Whether every attempt of a usable task is made."""
-        return not self.lost and not self.faulted
+        return not self.lost and not self.faulted and not self.unpaid
 
 
 Watch = Callable[[Progress], None]
@@ -91,6 +94,8 @@ class Evaluation:
     log: AttemptLog
     folder: Path
     clock: Clock
+    archive: tuple[Kept, ...] | None = None
+    """Right kernels of the user's own; whatever could answer a task is left out of its attempts."""
 
     async def carry_out(self, *, episodes: int, watch: Watch) -> Progress:
         """Make every attempt that the log does not hold yet, `episodes` at a time."""
@@ -103,6 +108,8 @@ class Evaluation:
                 if self.log.has(key):
                     continue
                 await gate.acquire()
+                if progress.unpaid:
+                    break
                 task = group.create_task(self._attempt(key, progress, watch=watch))
                 task.add_done_callback(lambda _: gate.release())
         return progress
@@ -111,6 +118,8 @@ class Evaluation:
         """Make one attempt and write it; failures of its task and of the machine are noted."""
         try:
             attempt = await self._make(key, name_attempt(key))
+        except RunBudgetError as error:
+            progress.unpaid = str(error)
         except (TaskError, UsageError) as error:
             progress.unusable[key[0]] = str(error)
         except MachineError as error:
@@ -123,6 +132,12 @@ class Evaluation:
             progress.right += attempt.right
             progress.last = attempt
         watch(progress)
+
+    def _find_archive(self, task: Task, key: Key) -> Archive | None:
+        if self.archive is None:
+            return None
+        seed = seed_for(self.config.seed, "archive", *key)
+        return choose_archive(self.archive, target=key[1], root_seed=seed, without=task)
 
     def _keep_fault(self, name: str, error: Exception) -> Path:
         path = self.folder / ATTEMPTS / name / "fault.txt"
@@ -146,8 +161,10 @@ class Evaluation:
                 surface=self.config.surface,
                 perf=self.config.perf,
                 folder=self.folder / ATTEMPTS / name,
+                ablation=self.config.ablation,
+                archive=self._find_archive(task, key),
             ),
-            model=self.workshop.make_model(task, target),
+            model=self.workshop.make_model(task, target, attempt=Path(ATTEMPTS) / name),
             judging=self.workshop.make_judging(entry, target),
             clock=self.clock,
             find_baseline=self.workshop.find_baseline,

@@ -10,12 +10,12 @@ from nki_agent.agent.judging import FarmJudging, Judging
 from nki_agent.bench.baselines import Baseline, read_baseline
 from nki_agent.bench.suite import BUILTIN, Suite, SuiteTask
 from nki_agent.builtin.author import BuiltinAuthor
-from nki_agent.builtin.search import NO_BUDGET, Budget
+from nki_agent.builtin.search import NO_BUDGET, SearchBudget
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.version import MODEL_VERSION
 from nki_agent.farm.executor import Executor
-from nki_agent.llm.choose import choose_model
+from nki_agent.llm.choose import ModelSource
 from nki_agent.llm.protocol import Model
 from nki_agent.sandbox.task_host import TaskHost, load_untrusted_task
 from nki_agent.task.loader import load_task
@@ -37,9 +37,9 @@ def find_baseline(suite: Suite) -> Baseline | None:
 class Author:
     """Who writes, on which surface, and how far the built-in one searches."""
 
-    model: str
+    models: ModelSource
     surface: Surface = Surface.NKI
-    budget: Budget = NO_BUDGET
+    budget: SearchBudget = NO_BUDGET
 
 
 class LocalWorkshop:
@@ -73,11 +73,12 @@ class LocalWorkshop:
                 self._tasks.pop(next(iter(self._tasks)))
             return task
 
-    def make_model(self, task: Task, target: Target) -> Model:
-        """A model that has not been asked yet."""
-        return choose_model(
-            self._author.model,
-            make_builtin=lambda: BuiltinAuthor(task, target=target, budget=self._author.budget),
+    def make_model(self, task: Task, target: Target, *, attempt: Path) -> Model:
+        """A model that has not been asked yet; a recording's is that of the same attempt."""
+        budget = self._author.budget
+        return self._author.models.make_model(
+            make_builtin=lambda: BuiltinAuthor(task, target=target, budget=budget),
+            recording=attempt,
         )
 
     def make_judging(self, entry: SuiteTask, target: Target) -> Judging:
@@ -96,8 +97,13 @@ class LocalWorkshop:
             return None
         return self._baseline.find_ns(task_id, target.value, shapes)
 
+    async def drop_connections(self) -> None:
+        """Close the connections to the model, in the loop that opened them."""
+        await self._author.models.drop_connections()
+
     def close(self) -> None:
-        """End the processes of foreign tasks."""
+        """End the processes of foreign tasks, and what the model needs."""
+        self._author.models.close()
         if self._host is not None:
             self._host.close()
             self._host = None

@@ -174,7 +174,7 @@ def _fill_value(call: Call) -> Iterator[Diagnostic]:
             what="type of `value` of `memset`",
             got="float",
             limit=f"an int, as `dst` is {dst.dtype.value}",
-            hint="pass an int value, or allocate `dst` with a float dtype",
+            hint="pass `value=int(...)`, or allocate `dst` with a float dtype",
         )
 
 
@@ -186,7 +186,8 @@ def _transpose_dtype(call: Call) -> Iterator[Diagnostic]:
             what="dtype of `src` of `dma_transpose`",
             got=src.dtype.value,
             limit="a 2-byte dtype (bf16, float16, int16)",
-            hint="use `nisa.nc_transpose`, or cast to bf16 first",
+            hint="use `nisa.nc_transpose(dst=psum_tile, data=sbuf_tile)` and `nisa.tensor_copy`"
+            " out of PSUM, or cast to bf16 first",
         )
 
 

@@ -171,11 +171,23 @@ def same_elements(first_role: str, second_role: str) -> Rule:
                     f" {_shape(first)} has {counts[0]}, `{second.role}` {_shape(second)} has"
                     f" {counts[1]}"
                 ),
-                hint="slice both sides to the same shape; check the tail tile and the index"
-                " arithmetic",
+                hint=_sides(first, second),
             )
 
     return rule
+
+
+def _sides(first: Operand, second: Operand) -> str:
+    """The one axis whose sizes differ, where the shapes are alike otherwise."""
+    hint = "slice both sides to the same shape; check the tail tile and the index arithmetic"
+    if len(first.shape) != len(second.shape):
+        return hint
+    pairs = enumerate(zip(first.shape, second.shape, strict=True))
+    odd = [(axis, sizes) for axis, sizes in pairs if sizes[0] != sizes[1]]
+    if len(odd) != 1:
+        return hint
+    axis, sizes = odd[0]
+    return f"axis {axis} is {sizes[0]} in `{first.role}` and {sizes[1]} in `{second.role}`: {hint}"
 
 
 def columns(*roles: str) -> Rule:
@@ -190,7 +202,9 @@ def columns(*roles: str) -> Rule:
                     what=f"shape of {_name(call, role)}",
                     got=_shape(operand),
                     limit=f"[{operand.pattern.partitions}, 1]",
-                    hint="pass one value for each partition: a tile of shape (P, 1), or a number",
+                    hint="pass one value for each partition: a tile of shape (P, 1), or a number; a"
+                    " whole tile goes in with `nisa.tensor_tensor(dst=..., data1=..., data2=...,"
+                    " op=nl.add)` before",
                 )
 
     return rule

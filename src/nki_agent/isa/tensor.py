@@ -94,13 +94,16 @@ def _result_shape(call: Call) -> Iterator[Diagnostic]:
     dst = call.get("dst").pattern
     sets = _rows_of(call)
     wanted = [call.get(role).pattern.free_elems // sets for role in ("stationary", "moving")]
-    if [dst.partitions, dst.free_elems] != wanted:
+    found = [dst.partitions, dst.free_elems]
+    if found != wanted:
+        swap = "swap `stationary` and `moving`: " if found == wanted[::-1] else ""
         yield Diagnostic(
             code="NK304",
             what="shape of `dst` of `nc_matmul`",
-            got=str([dst.partitions, dst.free_elems]),
+            got=str(found),
             limit=f"{wanted}, that is [M, N]",
-            hint="dst = stationary.T @ moving: M is the free size of stationary, N that of moving",
+            hint=f"{swap}dst = stationary.T @ moving, M is the free size of stationary, N that of"
+            " moving",
         )
 
 

@@ -121,6 +121,16 @@ def _second_stage_is_whole(call: Call) -> Iterator[Diagnostic]:
         )
 
 
+def _move_last(rank: int, axes: tuple[int, ...]) -> str:
+    """The view in which these axes come last; nothing where the partition axis is one of them."""
+    if 0 in axes or not set(axes) <= set(range(rank)):
+        return ""
+    order = (*(axis for axis in range(rank) if axis not in axes), *axes)
+    last = tuple(range(rank - len(axes), rank))
+    named = last[0] if len(last) == 1 else last
+    return f"move the axis to the end: `data.permute({order})` with `axis={named}`; "
+
+
 def _reduce_axes(call: Call) -> Iterator[Diagnostic]:
     data, dst = call.get("data"), call.get("dst")
     rank = len(data.shape)
@@ -133,9 +143,8 @@ def _reduce_axes(call: Call) -> Iterator[Diagnostic]:
             what=f"`axis` of `tensor_reduce` on a tile of shape {list(data.shape)}",
             got=str(axes),
             limit="the last free dimensions, ending at the final one, never axis 0",
-            hint="move the axis to the end with `.permute(...)`; reduce over partitions with"
-            " `nc_matmul`"
-            " by a column of ones",
+            hint=f"{_move_last(rank, axes)}reduce over partitions with `nc_matmul` by a column of"
+            " ones",
         )
         return
     kept = 1

@@ -43,6 +43,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     id: str
     name: str
     arguments: Json = {}
+    fault: str = ""
+    """Why the call cannot be carried out as it came: cut off, not JSON, too big. The answer."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +65,20 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of one reply, as the provider counts them; input includes the cached ones."""
+    """Tokens of one reply, as the provider counts them."""
 
     input_tokens: int = 0
+    """All that was sent, also what was read from the provider's cache or written to it."""
     output_tokens: int = 0
     cached_tokens: int = 0
+    """Of the input: what the provider had kept, and charges less for."""
+    cache_write_tokens: int = 0
+    """Of the input: what it keeps from now on, and may charge more for."""
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output."""
+        return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
         """Sum of both."""
@@ -75,6 +86,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
         )
 
 
@@ -85,6 +97,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
     stop: StopReason = StopReason.DONE
+    usd: float | None = None
+    """What it cost; None where no price is known."""
+    retries: int = 0
+    """Requests that failed before this one."""
 
 
 class TokenLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,4 +127,12 @@ class Model(Protocol):
 
 
 class ModelError(NkiAgentError):
-    """A model gave no answer: the script is used up, the provider is away."""
+    """A model gave no answer to this history: the script is used up, the request is refused."""
+
+
+class ModelAwayError(ModelError):
+    """The provider cannot be reached or does not let us in; says nothing about the model."""
+
+
+class RunBudgetError(NkiAgentError):
+    """The run's budget is used up: the next reply is not asked for."""

@@ -5,7 +5,8 @@ A script is a file of JSON lines. Each line is a text, or a record with `text` a
     "I begin with the rows."
     {"tool_calls": [{"name": "verify_kernel", "arguments": {"source": "import nki\n..."}}]}
 
-Law: the same script gives the same replies whatever it is asked; after its last line it raises.
+Law: the same script gives the same replies whatever it is asked; after its last line it raises. A
+history that already holds replies goes on after them, as when a killed run is taken up again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from nki_agent.llm.protocol import (
     Message,
     ModelError,
     Reply,
+    Role,
     StopReason,
     TokenLimits,
     ToolCall,
@@ -58,9 +60,11 @@ class ScriptedModel:
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec], limits: TokenLimits
     ) -> Reply:
         """The script's next reply; ModelError when it is used up."""
-        del messages, tools, limits
-        if self._next == len(self._replies):
-            raise ModelError(f"the script of `{self.name}` ends after {self._next} replies")
+        del tools, limits
+        said = sum(message.role is Role.ASSISTANT for message in messages)
+        self._next = max(self._next, said)
+        if self._next >= len(self._replies):
+            raise ModelError(f"the script of `{self.name}` ends after {len(self._replies)} replies")
         self._next += 1
         return self._replies[self._next - 1]
 

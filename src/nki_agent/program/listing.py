@@ -80,7 +80,7 @@ def _rows(
 ) -> Iterator[Row]:
     for node in body:
         if isinstance(node, Instruction):
-            where, text = bounded_stack(program.stack(node.stack)), _instruction(program, node)
+            where, text = bounded_stack(program.stack(node.stack)), write_instruction(program, node)
             yield Row(core=core, depth=depth, number=next(numbers), where=where, text=text)
             continue
         where, text = _head(program, node)
@@ -117,7 +117,7 @@ def _bound(program: Program, value: int | Affine | None, register: int | None) -
     return str(value) if register is None else _register(program, register)
 
 
-def _instruction(program: Program, instruction: Instruction) -> str:
+def write_instruction(program: Program, instruction: Instruction) -> str:
     """`activation dst=e[128, 512] ... op=exp`."""
     signature = program.signatures[instruction.signature]
     parts = [*_operands(program, instruction, signature), *_attributes(signature)]

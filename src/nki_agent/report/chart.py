@@ -47,7 +47,7 @@ def draw_shares(rows: Sequence[tuple[str, Interval]], *, title: str) -> str:
             ),
             f'<text x="{LABEL_WIDTH + span + 8}" y="{middle:.1f}" class="value">{words}</text>',
         ]
-    return _frame(parts, height=height, title=title)
+    return frame_chart(parts, height=height, title=title)
 
 
 def draw_percents(values: Sequence[tuple[str, float]], *, title: str) -> str:
@@ -77,7 +77,7 @@ def draw_percents(values: Sequence[tuple[str, float]], *, title: str) -> str:
     parts.append(
         f'<text x="{MARGIN}" y="{CURVE_HEIGHT - 12}" class="note">tasks, best first</text>'
     )
-    return _frame(parts, height=CURVE_HEIGHT, title=title)
+    return frame_chart(parts, height=CURVE_HEIGHT, title=title)
 
 
 def draw_speedups(values: Sequence[tuple[str, float]], *, title: str) -> str:
@@ -103,10 +103,11 @@ def draw_speedups(values: Sequence[tuple[str, float]], *, title: str) -> str:
     parts.append(
         f'<line x1="{MARGIN}" x2="{WIDTH - 8}" y1="{middle}" y2="{middle}" class="range"/>'
     )
-    return _frame(parts, height=CURVE_HEIGHT, title=title)
+    return frame_chart(parts, height=CURVE_HEIGHT, title=title)
 
 
-def _frame(parts: Sequence[str], *, height: float, title: str) -> str:
+def frame_chart(parts: Sequence[str], *, height: float, title: str) -> str:
+    """A figure of parts that are drawn `WIDTH` wide."""
     body = "\n".join(parts)
     return (
         f'<figure><figcaption>{escape(title)}</figcaption><svg viewBox="0 0 {WIDTH} {height:.0f}" '

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nki_agent.bench.intervals import Interval
 
 NONE = "–"
+UNKNOWN = "unknown"
 PERCENT = 100.0
 K = 1000.0
 
@@ -22,10 +23,10 @@ def write_interval(interval: Interval | None, *, digits: int) -> str:
     return f"{value} ({low}–{high})"
 
 
-def write_usd(usd: float | None) -> str:
-    """Dollars, to the hundredth of a cent where they are few."""
+def write_usd(usd: float | None, *, is_priced: bool = True) -> str:
+    """Dollars, to the hundredth of a cent where they are few; unknown without a price."""
     if usd is None:
-        return NONE
+        return NONE if is_priced else UNKNOWN
     return f"{usd:.2f}" if usd >= 1 or usd == 0 else f"{usd:.4f}"
 
 

@@ -54,6 +54,10 @@ def write_head(results: Results) -> str:
             f" {', '.join(t.value for t in config.targets)}, mode {config.mode.value},"
             f" at most {write_turns(config)} turns"
         ),
+        (
+            f"- {config.ablation}; words of the prompts: version {config.prompts or 'unknown'};"
+            f" archive {config.archive or 'none'}"
+        ),
         _write_surface(config.surface),
         f"- {done} of {results.num_wanted} attempts are made",
         (
@@ -126,8 +130,8 @@ def write_costs(groups: Sequence[Group]) -> str:
             group.target,
             write_tokens(group.scores.tokens_per_task),
             write_tokens(group.scores.tokens_per_solved),
-            write_usd(group.scores.usd_per_task),
-            write_usd(group.scores.usd_per_solved),
+            write_usd(group.scores.usd_per_task, is_priced=group.scores.is_priced),
+            write_usd(group.scores.usd_per_solved, is_priced=group.scores.is_priced),
             write_interval(group.scores.wall_s, digits=1),
         )
         for group in groups
@@ -166,7 +170,7 @@ def write_comparison(results: Sequence[Results]) -> str:
                     write_interval(scores.mean_speedup, digits=2),
                     write_interval(scores.percent_of_bound, digits=1),
                     write_tokens(scores.tokens_per_solved),
-                    write_usd(scores.usd_per_solved),
+                    write_usd(scores.usd_per_solved, is_priced=scores.is_priced),
                 )
             )
     head = ("model", "target", *COLUMNS[1:6], "tokens a solved task", "$ a solved task")

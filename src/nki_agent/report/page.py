@@ -33,14 +33,19 @@ COLUMNS = (
 
 def write_page(results: Sequence[Results]) -> str:
     """One page for one evaluation, or for several side by side."""
-    template = Template(files("nki_agent.report").joinpath("page.html").read_text(encoding="utf-8"))
     names = ", ".join(found.name for found in results)
     body = []
     if len(results) > 1:
         body.append(f"<h2>Side by side</h2>{make_table(write_comparison(results))}")
     for found in results:
         body += list(_write_sections(found))
-    return template.substitute(title=escape(clean(names)), body="\n".join(body))
+    return fill_page(names, body)
+
+
+def fill_page(title: str, body: Sequence[str]) -> str:
+    """A whole page; `body` is HTML, the title is text."""
+    template = Template(files("nki_agent.report").joinpath("page.html").read_text(encoding="utf-8"))
+    return template.substitute(title=escape(clean(title)), body="\n".join(body))
 
 
 def _write_sections(results: Results) -> Iterator[str]:

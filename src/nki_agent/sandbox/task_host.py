@@ -261,7 +261,7 @@ class TaskProcess:
     def _make_shapes(self, record: ShapesRecord) -> ShapeSet:
         return make_shapes(
             record,
-            reference=UntrustedReference(process=self, record=record),
+            reference=UntrustedReference(process=self, described=record),
             sampler=UntrustedSampler(process=self, record=record),
         )
 
@@ -332,21 +332,21 @@ class UntrustedReference:
     """Asks the task's process for a run of the reference."""
 
     process: TaskProcess
-    record: ShapesRecord
+    described: ShapesRecord
 
     def run(self, inputs: Mapping[str, Array], *, precision: Precision) -> Results:
         """Run on the tensor arguments by name; TaskError where the process gives no results."""
         outputs = [
-            (o.name, o.shape, result_dtypes(o.dtype, precision)) for o in self.record.outputs
+            (o.name, o.shape, result_dtypes(o.dtype, precision)) for o in self.described.outputs
         ]
         updated = [
             (a.name, a.shape, result_dtypes(a.dtype, precision))
-            for a in self.record.arguments
+            for a in self.described.arguments
             if isinstance(a, TensorRecord) and a.is_updated
         ]
         reply = self.process.ask(
             RunRequest(
-                shapes=self.record.name,
+                shapes=self.described.name,
                 precision=precision,
                 inputs={name: pack(array) for name, array in inputs.items()},
             ),

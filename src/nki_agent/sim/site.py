@@ -414,7 +414,8 @@ def _check_exact(role: str, op: str, stored: Array) -> Diagnostic | None:
         got=str(largest),
         limit=str(EXACT_INT_MAX),
         hint="use bitwise operators, split the number into 16-bit halves,"
-        " or `nisa.tensor_tensor` on 32-bit integer tiles in SBUF, which is exact",
+        " or `nisa.tensor_tensor` on 32-bit integer tiles in SBUF, which is exact; a constant goes"
+        " into a tile with `nisa.memset(dst=..., value=...)`",
     )
 
 

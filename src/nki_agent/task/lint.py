@@ -106,7 +106,8 @@ class FreshProcess:
         """Start it; it works beside this process."""
         # Another seed of Python's hashes: sets and dicts of names come in another order.
         environment = {**os.environ, "PYTHONHASHSEED": "4711"}
-        command = [sys.executable, "-m", _MODULE, *(str(p) for p in reversed(paths))]
+        # -P: a folder `nki_agent` of the current folder must not stand in for ours.
+        command = [sys.executable, "-P", "-m", _MODULE, *(str(p) for p in reversed(paths))]
         return cls(
             process=subprocess.Popen(
                 command,

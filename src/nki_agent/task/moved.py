@@ -19,6 +19,7 @@ from nki_agent.task.cause import SAME, SAME_MAX, Case, Cause, Guess, Mask, Reals
 from nki_agent.task.region import tile_sizes
 
 RANK_MAX = 5
+_MATRIX_RANK = 2
 COLUMNS_MAX = 32
 """Elements of a line that are compared."""
 LINE_MIN = 8
@@ -49,6 +50,8 @@ def find_permutation(case: Case) -> Guess | None:
             permuted.ravel(), actual.ravel()
         ):
             text = f"the axes are permuted: the values lie in the order {list(axes)}"
+            if len(axes) == _MATRIX_RANK:
+                text += "; of a matmul, swap `stationary` and `moving`"
             return Guess(cause=Cause.PERMUTED, text=text)
     return None
 

@@ -92,7 +92,10 @@ def _find_grid(case: Case) -> Guess | None:
         if np.mean(sides) > _ONE_SIDED:
             text = f"every value is cut to a {grid.value} number: truncated instead of rounded"
             return Guess(cause=Cause.ROUNDING, text=text)
-        text = f"every value is a {grid.value} number: rounded to {grid.value} before the store"
+        text = (
+            f"every value is a {grid.value} number: rounded to {grid.value} before the store;"
+            f" keep every tile in between in {DType.FLOAT32.value}"
+        )
         return Guess(cause=Cause.LOST_PRECISION, text=text)
     return None
 

@@ -25,6 +25,7 @@ from nki_agent.check.api import (
     suggest_name,
 )
 from nki_agent.check.editing import replace_attribute, replace_node, text_of
+from nki_agent.check.meant import SAME_NAMES
 from nki_agent.check.parsed import Unit, at, imports_of
 from nki_agent.check.project import Project
 from nki_agent.chip.spec import GENERATION
@@ -92,6 +93,9 @@ def _edits(unit: Unit, node: ast.AST, api: ApiName, code: str) -> tuple[Edit, ..
     if named is None or homes:
         prefix = unit.file.name_of_module(homes[0]) if len(homes) == 1 else None
         return () if named is None or not prefix else _move(unit, named, f"{prefix}.{api.name}")
+    if api.name in SAME_NAMES:
+        prefix = unit.file.name_of_module("nki.language")
+        return _move(unit, named, f"{prefix}.{SAME_NAMES[api.name]}") if prefix else ()
     right = nearest(api.name, MODULES[api.module])
     return () if right is None else replace_attribute(unit.file, named, right)
 
@@ -129,7 +133,7 @@ def _edits_of_old_name(unit: Unit, node: ast.Attribute, api: ApiName) -> tuple[E
 
 
 def _judge(api: ApiName) -> Diagnostic | None:
-    if api.full in OLD_NAMES:
+    if api.full in OLD_NAMES and (api.members or api.name not in SAME_NAMES):
         return Diagnostic(
             code="NK106",
             what=f"`{api.short}` belongs to the older `neuronxcc.nki` dialect",

@@ -15,6 +15,7 @@ from nki_agent.base.diagnostic import Diagnostic, Edit
 from nki_agent.check.api import nearest, show_signature, suggest
 from nki_agent.check.call import Call, calls_of
 from nki_agent.check.editing import replace, start_of
+from nki_agent.check.meant import KEYWORDS
 from nki_agent.check.project import Project
 from nki_agent.check.rules.nk106_habits import has_old_form
 
@@ -93,6 +94,8 @@ def _meant(call: Call, name: str, *, is_only: bool) -> str | None:
         renamed = "dst"
     if renamed is not None:
         return renamed if renamed in free else None
+    if KEYWORDS.get(name) in free:
+        return KEYWORDS[name]
     near = nearest(name, free)
     is_lone = is_only and len(call.missing) == 1
     if near is None and is_lone and suggest(name, call.missing, prefix=""):

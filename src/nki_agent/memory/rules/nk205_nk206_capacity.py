@@ -52,11 +52,30 @@ def _full(
         where=program.stack(columns.body[peak].stack),
         hint=f"largest live: {'; '.join(largest)}. "
         + (
-            "Use smaller tiles or end their use earlier"
+            f"Use smaller tiles or end their use earlier{_smaller(columns, demand, peak, limit)}"
             if is_sbuf
             else "Copy results to SBUF sooner"
         ),
     )
+
+
+def _smaller(columns: Columns, demand: Demand, peak: int, capacity: str) -> str:
+    """How far the largest tile's free size must be halved for all to fit, if that is enough."""
+    live = [
+        (size, number)
+        for size, number, first, last in zip(
+            demand.sizes, demand.tensors, demand.first, demand.last, strict=True
+        )
+        if first <= peak <= last
+    ]
+    largest, number = max(live)
+    tensor = columns.program.tensors[number]
+    others, free = sum(size for size, _ in live) - largest, tensor.shape[-1]
+    while free > 1 and capacity.isdigit() and others + largest > int(capacity):
+        free, largest = free // 2, largest // 2
+    if free in (1, tensor.shape[-1]):
+        return ""
+    return f"; {[*tensor.shape[:-1], free]} would fit: loop over such blocks"
 
 
 def _largest_live(columns: Columns, demand: Demand, peak: int, *, unit: str) -> Sequence[str]:

@@ -111,8 +111,9 @@ def _require_tile(chip: ChipSpec, sizes: tuple[int, ...], what: str) -> None:
             f"partition dimension of {what} with shape {list(sizes)}",
             got=str(sizes[0]),
             limit=str(chip.partitions),
-            hint="the first dimension is the partition axis; split it into tiles of at most 128"
-            " rows",
+            hint="the first dimension is the partition axis; split it into tiles of at most"
+            f" {chip.partitions} rows: `for start in range(0, rows, {chip.partitions}): size ="
+            f" min({chip.partitions}, rows - start)`",
         )
 
 

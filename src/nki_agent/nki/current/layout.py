@@ -132,6 +132,7 @@ class Layout(View):
                 f"`reshape` of `{self.name}` with shape {list(self.shape)}",
                 got=str(tuple(sizes)),
                 limit=f"{self.size} elements",
+                hint=_same_size(self.size, sizes),
             )
         if self._on_chip and (len(sizes) < 2 or sizes[0] != self.shape[0]):
             fail(
@@ -353,6 +354,14 @@ def _merge(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | No
             return None
         size *= count
     return size, stride
+
+
+def _same_size(size: int, sizes: Sequence[int]) -> str:
+    """The shape that is meant where only its last size is off."""
+    rows = math.prod(sizes[:-1])
+    if len(sizes) < 2 or min(sizes) < 1 or size % rows:
+        return "the product of the sizes stays the same"
+    return f"`.reshape({(*sizes[:-1], size // rows)})` has as many"
 
 
 def _reshape_strides(

@@ -323,7 +323,7 @@ def _results(
         whole = item.size * item.dtype.itemsize == item._storage.num_bytes
         if not allowed or not whole or not item.is_contiguous() or item.offset:
             kind = "a part of a tensor" if allowed else f"tensor `{item.name}` in {item.buffer}"
-            _bad_result(where, number, kind)
+            _bad_result(where, number, kind, shape=None if allowed else item.shape)
         results.append(Result(item._tensor, item.shape))
     return tuple(results)
 
@@ -333,7 +333,13 @@ def _first_line(kernel: Kernel) -> Stack:
     return (Frame(code.co_filename, code.co_firstlineno, kernel.__name__),)
 
 
-def _bad_result(where: Stack, number: int, got: str) -> NoReturn:
+def _bad_result(
+    where: Stack, number: int, got: str, *, shape: tuple[int, ...] | None = None
+) -> NoReturn:
+    hint = "copy the result there with `nisa.dma_copy` and return it"
+    if shape is not None:
+        made = f"nl.ndarray({shape}, ..., buffer=nl.shared_hbm)"
+        hint = f"allocate it as `{made}`; {hint.replace('the result', 'tiles')}"
     raise KernelError(
         Diagnostic(
             code="NK112",
@@ -341,7 +347,7 @@ def _bad_result(where: Stack, number: int, got: str) -> NoReturn:
             got=got,
             limit="a whole tensor made with `nl.ndarray(..., buffer=nl.shared_hbm)`",
             where=where,
-            hint="copy the result there with `nisa.dma_copy` and return it",
+            hint=hint,
         )
     )
 

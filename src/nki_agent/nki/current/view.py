@@ -338,7 +338,10 @@ class View:
             "NK202",
             f"Out-of-bound access for tensor `{self.name}` on dimension {dim}: index range"
             f" [{low}, {high}] exceeds dimension size of {self.shape[dim]}",
-            hint="clip the tail tile: `size = min(tile, total - start)`",
+            hint="clip the tail tile: `size = min(tile, total - start)`"
+            if low < self.shape[dim]
+            else "all of it lies behind the end: the loop runs too often; `range(0, total, tile)`"
+            " has a step for each tile and none more",
         )
 
     def __setitem__(self, key: object, value: object) -> None:

@@ -1,0 +1,1 @@
+"""Serves the agent's tools to other agents over the Model Context Protocol."""
