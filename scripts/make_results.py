@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from nki_agent.base.errors import UsageError  # noqa: E402
+from nki_agent.chip.spec import DEFAULT_TARGET, Target  # noqa: E402
 from nki_agent.evals.results import read_results, require_comparable  # noqa: E402
 from nki_agent.report.author import write_author  # noqa: E402
 
@@ -28,12 +29,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("run", type=Path, help="the run that is described")
     parser.add_argument("--before", type=Path, help="the same suite without a search")
+    parser.add_argument("--target", type=Target, default=DEFAULT_TARGET, help="default: trn2")
     parser.add_argument("--out", type=Path, default=PAGE)
     arguments = parser.parse_args()
     command = "scripts/make_results.py RUN" + (" --before RUN" if arguments.before else "")
     try:
-        run = read_results(arguments.run)
-        before = None if arguments.before is None else read_results(arguments.before)
+        run = read_results(arguments.run).at(arguments.target)
+        before = arguments.before and read_results(arguments.before).at(arguments.target)
         if before is not None:
             require_comparable([run, before])
         text = write_author(run, before=before, shown=SHOWN, command=command)

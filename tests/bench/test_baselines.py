@@ -1,7 +1,6 @@
 """The frozen baseline fits the suite and the cost model that it is used with."""
 
 import msgspec
-import pytest
 
 from nki_agent.bench.baselines import read_baseline
 from nki_agent.bench.suite import builtin_suite
@@ -17,10 +16,6 @@ from tests.evals.made import make_config
 SUITE = builtin_suite()
 
 
-@pytest.mark.xfail(
-    reason="the least work of tasks was put right; freeze it again: docs/guides/benchmark.md",
-    strict=True,
-)
 def test_baseline_is_of_this_suite_and_cost_model() -> None:
     baseline = read_baseline(SUITE.version)
     assert baseline is not None

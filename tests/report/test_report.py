@@ -8,6 +8,7 @@ import pytest
 
 from nki_agent.base.errors import UsageError
 from nki_agent.bench.intervals import Interval
+from nki_agent.chip.spec import Target
 from nki_agent.evals.results import read_results
 from nki_agent.report.author import write_author
 from nki_agent.report.chart import draw_percents, draw_shares, draw_speedups
@@ -51,6 +52,15 @@ def test_page_of_an_author_names_the_worst_and_shows_kernels(tmp_path: Path) -> 
     assert "```python\ndef kernel(): ...\n```" in text
     with pytest.raises(UsageError, match="no kernel"):
         write_author(run, before=None, shown=("l1-sum",), command="x")
+
+
+def test_page_of_an_author_is_of_one_target(tmp_path: Path) -> None:
+    run = read_results(write_usual_run(tmp_path))
+    one = run.at(Target.TRN2)
+    assert one.config.targets == (Target.TRN2,)
+    assert {a.target for a in one.attempts} == {"trn2"}
+    with pytest.raises(UsageError, match="no attempts on trn1"):
+        run.at(Target.TRN1)
 
 
 def test_report_has_every_figure(tmp_path: Path) -> None:

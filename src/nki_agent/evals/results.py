@@ -7,7 +7,7 @@ evaluation goes on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from nki_agent.base.seeds import SEED_MAX, rng_for, seed_for
 from nki_agent.bench.attempt import Attempt, Proof
 from nki_agent.bench.scores import Scores, score
 from nki_agent.check.surface import Surface
+from nki_agent.chip.spec import Target
 from nki_agent.evals.attempts import read_attempts
 from nki_agent.evals.config import SCHEMA, EvalConfig, hash_plain_config
 
@@ -44,6 +45,23 @@ class Results:
     folder: Path
     config: EvalConfig
     attempts: tuple[Attempt, ...]
+
+    def at(self, target: Target) -> Results:
+        """What was found on one target.
+
+        Raises:
+            UsageError: the run has not that target.
+        """
+        if target not in self.config.targets:
+            raise UsageError(
+                f"`{self.folder}` has no attempts on {target.value}",
+                hint=f"it has {', '.join(t.value for t in self.config.targets)}",
+            )
+        return replace(
+            self,
+            config=msgspec.structs.replace(self.config, targets=(target,)),
+            attempts=tuple(a for a in self.attempts if a.target == target.value),
+        )
 
     @property
     def name(self) -> str:

@@ -34,8 +34,9 @@ def write_author(
         raise UsageError(
             f"`{results.folder}` has no speeds at the perf shapes", hint="run it with `--perf`"
         )
+    targets = ", ".join(target.value for target in results.config.targets)
     parts = [
-        f"# {clean(results.name)} on {clean(results.config.versions.suite)}",
+        f"# {clean(results.name)} on {clean(results.config.versions.suite)}, {targets}",
         (
             f"<!-- from {command} -->\nMade by `{command}`; don't edit. Latencies are modelled, not"
             " measured; percentages are of the least time that a task needs."
