@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from nki_agent.base.diagnostic import TEXT_LIMIT, Diagnostic, Severity
+from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.task.task import Scope, Task
 from nki_agent.verify import compiling
@@ -28,7 +29,9 @@ ROOT_SEED = 11
 VERDICT_BYTES_MAX = 100_000
 
 
-def find_nothing(files: Mapping[str, str], main: str, *, target: Target) -> list[Diagnostic]:
+def find_nothing(
+    files: Mapping[str, str], main: str, *, target: Target, surface: Surface
+) -> list[Diagnostic]:
     """A checker that every trick gets past."""
     return []
 
