@@ -47,7 +47,10 @@ def test_kernel_at_addresses_of_its_own_is_right(isa: Judge, text: str, task: st
          "low = nl.maximum(tile, low)", 25),
         ("nisa.dma_copy(dst=y[part], src=low)", "nl.store(y[part], low)", 26),
         ("buffer=nl.sbuf, address=(0, place))", "buffer=nl.sbuf)", 21),
-        # Only the trace sees these two.
+        # Only the trace sees these.
+        ("nisa.dma_copy(dst=y[part], src=low)", "getattr(nl, 'sto' + 're')(y[part], low)", 26),
+        ("nisa.dma_copy(dst=y[part], src=low)", "{'m': nl}['m'].store(y[part], low)", 26),
+        ("nisa.dma_copy(dst=y[part], src=low)", "[nl][0].store(y[part], low)", 26),
         ("address=(0, place))", "address=[None, (0, place)][place < 0])", 21),
         ("nisa.tensor_tensor(dst=low, data1=tile, data2=low, op=nl.maximum)",
          "most = (nl.maximum, 0)[0]; low = most(tile, low)", 25),

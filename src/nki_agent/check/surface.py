@@ -14,6 +14,7 @@ from enum import StrEnum
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.ops import ACTIVATIONS, ALU_OPS
+from nki_agent.nki.current.allocation import LANGUAGE
 from nki_agent.nki.current.values import REGIONS
 
 
@@ -47,6 +48,13 @@ def is_kept(name: str) -> bool:
     (True, True, False)
     """
     return name in KEPT or name in MEMORIES or name in OPERATORS or name in DTYPES
+
+
+def list_withheld(surface: Surface) -> frozenset[str]:
+    """The functions of `nki.language` that a trace for this surface has not."""
+    if surface is Surface.NKI:
+        return frozenset()
+    return frozenset(n for n, f in LANGUAGE.items() if callable(f) and not is_kept(n))
 
 
 def lacks_address(memory: str) -> Diagnostic:

@@ -16,6 +16,7 @@ from nki_agent.base.catalogue import CATALOGUE
 from nki_agent.base.diagnostic import Diagnostic, Severity, bounded
 from nki_agent.base.errors import MachineError
 from nki_agent.check.source import check_source
+from nki_agent.check.surface import CODE as OFF_SURFACE
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.memory.dependence import find_independent_results
@@ -80,7 +81,7 @@ def _compile(
     findings = list(_check(tuple(kernel.files.items()), kernel.main, target, surface))
     if errors_of(findings):
         return CompileResult(stage=_stage(findings, Stage.REFUSED), diagnostics=tuple(findings))
-    request = make_request(kernel, shapes, target)
+    request = make_request(kernel, shapes, target, surface)
     num_kills = count_memory_kills()
     outcome = sandbox.run(encode_request(request))
     if outcome.kind is OutcomeKind.KILLED and count_memory_kills() > num_kills:
@@ -88,7 +89,8 @@ def _compile(
     program, traced = read_outcome(outcome)
     findings += traced
     if program is None:
-        stage = _stage(findings, Stage.UNTRACEABLE)
+        is_off = any(finding.code == OFF_SURFACE for finding in findings)
+        stage = _stage(findings, Stage.REFUSED if is_off else Stage.UNTRACEABLE)
         return CompileResult(stage=stage, diagnostics=tuple(findings))
     chip = load_chip(target)
     invalid = check_program(program, chip)

@@ -7,6 +7,7 @@ what was asked, so a Program for other arguments or another chip is refused.
 from __future__ import annotations
 
 from nki_agent.base.diagnostic import Diagnostic
+from nki_agent.check.surface import Surface, list_withheld
 from nki_agent.chip.spec import Target
 from nki_agent.isa.dtype import DType
 from nki_agent.nki.current.tracing import ArgumentSpec, TraceRequest
@@ -15,13 +16,16 @@ from nki_agent.task.task import Argument, ShapeSet, TensorArgument
 from nki_agent.verify.kernel import Kernel
 
 
-def make_request(kernel: Kernel, shapes: ShapeSet, target: Target) -> TraceRequest:
+def make_request(
+    kernel: Kernel, shapes: ShapeSet, target: Target, surface: Surface = Surface.NKI
+) -> TraceRequest:
     """The request to trace a kernel at one choice of the task's sizes."""
     return TraceRequest(
         files=kernel.files,
         main=kernel.main,
         arguments=tuple(_spec(argument) for argument in shapes.arguments),
         target=target,
+        withheld=list_withheld(surface),
     )
 
 

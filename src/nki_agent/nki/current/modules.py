@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from nki_agent.chip.spec import DEFAULT_TARGET, Target
 from nki_agent.isa.dtype import DType
@@ -222,6 +222,24 @@ def installed(target: Target = DEFAULT_TARGET) -> Iterator[dict[str, ModuleType]
         STATE.target = before
         _take_out()
         sys.modules.update(saved)
+
+
+def withhold(modules: Mapping[str, ModuleType], names: Iterable[str]) -> None:
+    """Put what raises NK119 in the place of these functions of `nki.language`."""
+    lent = modules["nki.language"]
+    for name in names:
+        setattr(lent, name, _refusal(name))
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refuse(*_arguments: object, **_keywords: object) -> NoReturn:
+        fail(
+            "NK119",
+            f"`nl.{name}` is not on the surface that is asked for",
+            hint="say it in instructions of `nki.isa`, into tiles that have an address",
+        )
+
+    return refuse
 
 
 _STOCK = [build_modules()]

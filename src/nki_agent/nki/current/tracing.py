@@ -28,7 +28,7 @@ from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Memory
 from nki_agent.nki.current.allocation import whole_view
 from nki_agent.nki.current.jit import Kernel
-from nki_agent.nki.current.modules import installed
+from nki_agent.nki.current.modules import installed, withhold
 from nki_agent.nki.current.recorder import STATE, Recorder, require_generation
 from nki_agent.nki.current.tensor import NkiTensor
 from nki_agent.program.records import (
@@ -68,6 +68,8 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[ArgumentSpec, ...]
     target: Target
     entry: str | None = None
+    withheld: frozenset[str] = frozenset()
+    """Functions of `nki.language` that a kernel may not call, under whatever name; NK119 if so."""
 
 
 # Read here, since a locked process reads no files.
@@ -105,7 +107,8 @@ def trace_source(
 
 def trace(request: TraceRequest) -> TraceReply:
     """Trace a request in this process."""
-    with installed(request.target), _helpers(request.files, request.main):
+    with installed(request.target) as modules, _helpers(request.files, request.main):
+        withhold(modules, request.withheld)
         return _answer(lambda: _trace_files(request), request.files)
 
 
