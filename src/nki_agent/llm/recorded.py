@@ -7,7 +7,6 @@ named. Nothing is asked and nothing is paid.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +137,8 @@ def _find_line(old: str, new: str) -> str:
     before, after = old.splitlines(), new.splitlines()
     for number, (left, right) in enumerate(zip(before, after, strict=False), start=1):
         if left != right:
-            at = len(commonprefix((left, right)))
+            pairs = enumerate(zip(left, right, strict=False))
+            at = next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
             was, now = (_cut_around(line, at) for line in (left, right))
             return f"line {number}, column {at + 1}: `{was}` was recorded, now `{now}`"
     return f"{len(before)} lines were recorded, now there are {len(after)}"
