@@ -8,10 +8,11 @@ from typing import Annotated
 import msgspec
 import typer
 
+from nki_agent.base.counting import count_of
 from nki_agent.base.errors import TaskError, UnfitTaskError, UsageError
 from nki_agent.cli.command import ExitCode, guard, report_error
 from nki_agent.cli.inputs import JSON_HELP, printable, require_file
-from nki_agent.cli.screen import count_of, say, show, show_json
+from nki_agent.cli.screen import say, show, show_json
 from nki_agent.task.lint import FreshProcess, describe_unfit, lint_task
 from nki_agent.task.loader import load_task
 from nki_agent.task.subject import LintFinding

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from nki_agent.base.counting import count_of
 from nki_agent.base.errors import UsageError
 from nki_agent.llm.protocol import Message, ModelError, Reply, Role, TokenLimits, ToolSpec, Usage
 
@@ -45,7 +46,9 @@ class RecordedModel:
         del tools, limits
         turn = sum(message.role is Role.ASSISTANT for message in messages)
         if turn >= len(self._exchanges):
-            raise ModelError(f"the recording of `{self.name}` ends after {turn} replies")
+            raise ModelError(
+                f"the recording of `{self.name}` ends after {count_of(turn, 'reply', 'replies')}"
+            )
         if difference := find_difference(self._list_known(turn), messages):
             raise ModelError(
                 f"turn {turn + 1} is not as it was recorded in `{self.name}`: {difference}"
@@ -76,7 +79,7 @@ def find_difference(known: Sequence[Message], now: Sequence[Message]) -> str:
             return f"message {number} ({new.role.value}), {_find_line(old.content, new.content)}"
         return f"message {number} ({new.role.value}) has other tool calls"
     if len(known) != len(now):
-        return f"it was sent {len(known)} messages and is sent {len(now)}"
+        return f"it was sent {count_of(len(known), 'message')} and is sent {len(now)}"
     return ""
 
 
@@ -141,7 +144,7 @@ def _find_line(old: str, new: str) -> str:
             at = next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
             was, now = (_cut_around(line, at) for line in (left, right))
             return f"line {number}, column {at + 1}: `{was}` was recorded, now `{now}`"
-    return f"{len(before)} lines were recorded, now there are {len(after)}"
+    return f"recorded were {count_of(len(before), 'line')}, now there are {len(after)}"
 
 
 def _cut_around(line: str, at: int) -> str:
