@@ -11,6 +11,7 @@ from nki_agent.agent.tools import SPECS, Answer, Toolbox
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.chip.spec import Target
 from nki_agent.llm.protocol import ToolCall
+from nki_agent.mcp.desk import Calls
 from nki_agent.task.task import Scope, Task
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.kernel import Kernel
@@ -256,3 +257,16 @@ def test_many_faults_are_counted_not_cut() -> None:
         "Later: NK102 other",
         "also: NK103, NK104",
     ]
+
+
+def test_next_step_names_only_tools_that_are_offered(task: Task, judge: Judge) -> None:
+    calls = Calls(OneJudge(judge, task), target=Target.TRN2, root_seed=1)
+    asked = [("compile_kernel", RIGHT), ("verify_kernel", RIGHT), ("verify_kernel", RIGHT)]
+    texts = [use(calls, name, source=source).text for name, source in asked]
+    texts.append(use(calls, "verify_kernels", sources=[WRONG, RIGHT]).text)
+    assert all("submit" not in text for text in texts)
+    assert "without `source`" not in texts[-1]
+    assert "Next: make it faster" in texts[1]
+    assert "There is no tool `submit`" in use(calls, "submit", source=RIGHT).text
+    alone = Toolbox(OneJudge(judge, task), target=Target.TRN2, root_seed=1, tools=(Tool.PROFILE,))
+    assert "verify" not in use(alone, "profile_kernel", source=RIGHT).text.splitlines()[-1]

@@ -1,14 +1,17 @@
 """`bench list | show | run | report | compare | baseline`."""
 
 import json
+import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from nki_agent.bench.baselines import Baseline
-from nki_agent.bench.suite import TASKS
+from nki_agent.bench.suite import TASKS, Suite, builtin_suite
 from nki_agent.check.surface import Surface
 from nki_agent.evals.results import LINES, read_config
+from nki_agent.evals.workshop import explain_no_baseline
 from tests.cli.calling import Called, call, use, write_script
 from tests.evals.made import TASKS as EVAL_TASKS
 from tests.evals.made import make_attempt, make_config, write_run, write_usual_run
@@ -152,3 +155,26 @@ def test_kernel_past_its_bound_is_told_and_never_frozen(tmp_path: Path) -> None:
     called = call("bench", "baseline", run_folder, "--out", tmp_path / "b.json")
     assert called.code == 2
     assert "l1-add" in called.err
+
+
+def test_missing_pytorch_is_told_before_a_run_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "torch", None)  # as Python does where an import is barred
+        called = call("bench", "run", "--task", EASY[0], "--runs", tmp_path / "runs")
+    assert called.code == 2
+    assert "pip install 'nki-agent[torch]'" in called.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_unknown_task_is_told_with_near_names_and_the_list() -> None:
+    assert "`nki-agent bench list`" in call("bench", "show", "nope").err
+    assert call("bench", "show", "softmax").err.count("softmax") > 2
+
+
+def test_missing_baseline_says_what_the_frozen_one_is_of() -> None:
+    suite = builtin_suite()
+    other = Suite(name=suite.name, version=suite.version, tasks=suite.tasks[:3])
+    assert other.hash[:12] in explain_no_baseline(other)
+    assert "`make baseline`" in explain_no_baseline(other)

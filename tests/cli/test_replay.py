@@ -147,3 +147,14 @@ def test_run_of_the_benchmark_is_sent_to_its_own_report(run: Path) -> None:
     (run / "attempts.jsonl").write_text("")
     called = call("report", run)
     assert (called.code, "bench report" in called.err) == (2, True)
+
+
+def test_replay_of_a_run_of_the_benchmark_names_its_attempts(run: Path) -> None:
+    (run / "attempts.jsonl").write_text("")
+    called = call("replay", run)
+    assert (called.code, f"replay {run}/attempts/ID" in called.err) == (2, True)
+    attempt = run / "attempts" / "a-trn2-0"
+    attempt.mkdir(parents=True)
+    (attempt / "trajectory.jsonl").write_bytes((run / "trajectory.jsonl").read_bytes())
+    assert f"nki-agent replay {attempt}" in call("replay", run).err
+    assert call("replay", attempt).code == 0

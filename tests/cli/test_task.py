@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from tests.cli.calling import call
 from tests.source import ROOT
 
@@ -43,3 +45,32 @@ def test_lint_of_an_unusable_file_exits_with_usage(tmp_path: Path) -> None:
     assert found.code == 2
     assert "has no model and no function" in found.err
     assert call("task", "lint", tmp_path / "none.py").code == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "check"),
+    [
+        ("return x * 0 + 1", "constant"),
+        ("return x / 0", "finite"),
+        ("return x + np.random.default_rng().standard_normal()", "repeats"),
+    ],
+)
+def test_lint_of_a_task_that_loading_finds_unfit_is_a_finding(
+    tmp_path: Path, body: str, check: str
+) -> None:
+    path = write_fit(tmp_path)
+    path.write_text(path.read_text().replace("return np.exp(x)", body))
+    found = call("task", "lint", path)
+    assert found.code == 1
+    assert f"{check}: " in found.out
+    assert "1 file, 1 finding" in found.err
+
+
+def test_lint_counts_what_it_could_not_read_and_no_findings_of_it(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("def reference(:\n")
+    found = call("task", "lint", broken)
+    assert (found.code, "finding" in found.err) == (2, False)
+    assert "1 file, 1 could not be read" in found.err
+    both = call("task", "lint", broken, write_fit(tmp_path))
+    assert "2 files, 0 findings, 1 could not be read" in both.err

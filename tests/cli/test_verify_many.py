@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.tiny import CHEAT, RIGHT, WRONG
-from tests.cli.calling import call, write_task
+from tests.cli.calling import call, write_kernel, write_task
 
 
 def write_kernels(folder: Path, **sources: str) -> list[Path]:
@@ -66,3 +66,23 @@ def test_file_that_is_missing_stops_all_before_they_begin(tmp_path: Path) -> Non
     other = call("verify", *kernels, "--task", task, "--results", kernels[0])
     assert other.code == 2
     assert "is no result" in other.err
+
+
+def test_perf_without_perf_shapes_is_told(tmp_path: Path) -> None:
+    task, kernel = write_task(tmp_path), write_kernel(tmp_path)
+    other = tmp_path / "other.py"
+    other.write_text(kernel.read_text())
+    for kernels in ((kernel,), (kernel, other)):
+        called = call("verify", *kernels, "--task", task, "--perf", "--workers", 1)
+        assert (called.code, called.err.count("has no perf shapes")) == (0, 1), called.err
+        assert "no perf shapes" not in call("verify", *kernels, "--task", task).err
+
+
+def test_latency_names_its_shapes(tmp_path: Path) -> None:
+    called = call("verify", write_kernel(tmp_path), "--task", write_task(tmp_path))
+    assert "µs on trn2 at the given shapes (modelled" in called.out
+
+
+def test_json_of_several_kernels_is_told_to_be_lines() -> None:
+    words = " ".join(call("verify", "--help").out.replace("│", " ").split())
+    assert "one JSON line each" in words

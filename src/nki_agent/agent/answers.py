@@ -36,8 +36,8 @@ NEXT = {
     Stage.UNTRACEABLE: "repair only that; leave all else as it is, and send the kernel again",
     Stage.UNFIT: "repair only that; smaller or reused tiles fit, and send the kernel again",
     Stage.WRONG: "find the one step that explains this, repair only that, and send it again",
-    Stage.RIGHT: "`submit`; or make it faster first, where the profile says",
 }
+"""What to do after each stage but the last, for which it depends on the tools that are offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,9 @@ class Draft:
     """For a worked pattern; None where none may be shown, since it gives no addresses."""
     has_verify: bool = True
     """Whether `verify_kernel` may be called next."""
+    has_profile: bool = True
+    has_submit: bool = True
+    """Whether there is an episode that `submit` ends."""
 
 
 PLAIN = Draft()
@@ -71,14 +74,14 @@ def write_verdict(verdict: Verdict, draft: Draft = PLAIN) -> str:
             lines += write_trials(verdict.trials)
             if verdict.surface is Surface.ISA:
                 lines += write_picture(verdict.trials)
-    return "\n".join((*lines, f"Next: {NEXT[verdict.stage]}."))
+    return "\n".join((*lines, f"Next: {_next_of(verdict.stage, draft)}."))
 
 
 def write_look(look: Look, draft: Draft = PLAIN) -> str:
     """What checking, tracing and laying out found, for a model."""
     if look.stage is not None:
         lines = [f"stage: {look.stage.value}", *write_faults(look.diagnostics, draft)]
-        return "\n".join((*lines, f"Next: {NEXT[look.stage]}."))
+        return "\n".join((*lines, f"Next: {_next_of(look.stage, draft)}."))
     lines = [f"It compiles: {look.num_instructions} instructions."]
     lines += write_advice(look.diagnostics)
     return "\n".join((*lines, _next_of_compiled(draft)))
@@ -148,7 +151,8 @@ def write_same(earlier: Earlier, draft: Draft) -> str:
     if stage is None:
         return "\n".join((*lines, "It compiles.", _next_of_compiled(draft)))
     if stage is Stage.RIGHT:
-        return "\n".join((*lines, "Next: `submit` it, or change it to make it faster."))
+        end = "`submit` it, or change it" if draft.has_submit else "change it"
+        return "\n".join((*lines, f"Next: {end} to make it faster."))
     if earlier.fault is not None:
         lines.append(f"Still: {_line(earlier.fault, 1)}")
         lines += write_rule(earlier.fault.code, draft.target)
@@ -214,10 +218,19 @@ def write_table(verdicts: Sequence[Verdict], order: Sequence[int]) -> list[str]:
     return lines
 
 
+def _next_of(stage: Stage, draft: Draft) -> str:
+    """What to do after a stage, with tools that are offered."""
+    if stage is not Stage.RIGHT:
+        return NEXT[stage]
+    end = "`submit`; or make it faster first" if draft.has_submit else "make it faster, or keep it"
+    return f"{end}, where the profile says" if draft.has_profile and draft.has_submit else end
+
+
 def _next_of_compiled(draft: Draft) -> str:
     if draft.has_verify:
         return "Next: `verify_kernel` compares its values with the reference."
-    return "Next: check its values in your head, then `submit`."
+    end = ", then `submit`" if draft.has_submit else ""
+    return f"Next: check its values in your head{end}."
 
 
 def _quote(fault: Diagnostic, source: str) -> list[str]:

@@ -51,21 +51,23 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-def read_archive(folder: Path) -> tuple[Kept, ...]:
+def read_archive(folder: Path, *, before: str = "") -> tuple[Kept, ...]:
     """The right kernels of every run of `solve` in a folder, each kernel of a task once.
 
-    What is no whole run of this version is passed over; of very many runs, the latest count.
+    What is no whole run of this version is passed over; of very many runs, the latest count. With
+    `before`, the name of a run, only those that began before it.
 
     Raises:
         UsageError: there is no such folder.
     """
     try:
-        runs = sorted(path for path in folder.iterdir() if path.is_dir())[-RUNS_MAX:]
+        found = sorted(path for path in folder.iterdir() if path.is_dir())
     except OSError as error:
         raise UsageError(
             f"cannot read the archive `{folder}`: {error.strerror}",
             hint="name a folder of runs that `nki-agent solve` has made",
         ) from error
+    runs = [path for path in found if not before or path.name < before][-RUNS_MAX:]
     kept: dict[tuple[str, str, str], Kept] = {}
     for run in map(RunFolder, runs):
         if (kernel := _read_run(run)) is not None:

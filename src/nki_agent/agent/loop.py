@@ -16,6 +16,7 @@ from nki_agent.agent.prompt import Prompt
 from nki_agent.agent.tools import Answer, Toolbox
 from nki_agent.agent.trajectory import Finished, ToolRun, Trajectory, Turn
 from nki_agent.base.clock import Clock
+from nki_agent.base.counting import count_of
 from nki_agent.llm.prices import add_usd
 from nki_agent.llm.protocol import (
     Message,
@@ -275,7 +276,10 @@ class _Talk:
         if self._mode is Mode.SINGLE_SHOT:
             return End.NO_KERNEL, "the reply holds no fenced Python block"
         if self._silent >= self._limits.silent_turns:
-            return End.NO_KERNEL, f"{self._silent} replies without a kernel or a tool call"
+            return (
+                End.NO_KERNEL,
+                f"{count_of(self._silent, 'reply', 'replies')} without a kernel or a tool call",
+            )
         if self._is_live and self._seconds_left() <= 0:
             return End.WALL_TIME, self._over_time()
         return None

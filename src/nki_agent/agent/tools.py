@@ -11,6 +11,7 @@ import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import msgspec
 
@@ -101,6 +102,9 @@ NOTHING = Shelf()
 class Toolbox:
     """The tools for one task, and the drafts that went through them."""
 
+    HAS_SUBMIT: ClassVar[bool] = True
+    """Whether the calls are one episode, which `submit` ends and in which a kernel is known."""
+
     def __init__(
         self,
         judging: Judging,
@@ -138,7 +142,7 @@ class Toolbox:
         self._calls: dict[str, Callable[[Json], Awaitable[Answer]]] = {
             tool.value: every[tool] for tool in self._tools
         }
-        if self._calls:
+        if self._calls and self.HAS_SUBMIT:
             self._calls[SUBMIT] = self._submit
 
     @property
@@ -275,7 +279,8 @@ class Toolbox:
             self._remember(source, verdict.stage, latency_ns=verdict.latency_ns)
         best = order[0]
         lines = write_table(verdicts, order)
-        lines.append(f"Best: #{best + 1}; a call without `source` means it.")
+        known = "; a call without `source` means it" if self.HAS_SUBMIT else ""
+        lines.append(f"Best: #{best + 1}{known}.")
         text = "\n".join((*lines, write_verdict(verdicts[best], drafts[best])))
         return Answer(text=text, stage=verdicts[best].stage)
 
@@ -288,7 +293,7 @@ class Toolbox:
         found = await self._look_at(source, scope=scope)
         if found.summary is None:
             return Answer(text=write_look(found, self._plain(source)), stage=found.stage)
-        return Answer(text=f"{format_summary(found.summary)}\n{NEXT_SPEED}")
+        return Answer(text=f"{format_summary(found.summary)}\n{NEXT_SPEED}{self._end}.")
 
     async def _show(self, arguments: Json) -> Answer:
         asked = msgspec.convert(arguments, ShowArguments)
@@ -303,7 +308,8 @@ class Toolbox:
         if found.stage is not None:
             lines.append(write_look(found, self._plain(source)))
         else:
-            lines.append("Next: compare shapes and offsets with what you meant, then verify.")
+            then = ", then verify" if Tool.VERIFY in self._tools else ""
+            lines.append(f"Next: compare shapes and offsets with what you meant{then}.")
         return Answer(text="\n".join(lines), stage=found.stage)
 
     async def _look_up(self, arguments: Json) -> Answer:
@@ -314,7 +320,8 @@ class Toolbox:
     async def _find(self, arguments: Json) -> Answer:
         assert self._shelf.archive is not None
         query = msgspec.convert(arguments, QueryArguments).query
-        return Answer(text=_write_kept(query, self._shelf.archive.find(query)))
+        has_cards = Tool.LOOK_UP in self._tools
+        return Answer(text=_write_kept(query, self._shelf.archive.find(query), has_cards=has_cards))
 
     async def _submit(self, arguments: Json) -> Answer:
         source = self._find_source(arguments)
@@ -328,11 +335,17 @@ class Toolbox:
         self._remember(source, found.stage)
         return found
 
+    @property
+    def _end(self) -> str:
+        return ", and verify again" if Tool.VERIFY in self._tools else ", and profile it again"
+
     def _plain(self, source: str) -> Draft:
         return Draft(
             source=source,
             target=self._target if self._surface is Surface.NKI else None,
             has_verify=Tool.VERIFY in self._tools,
+            has_profile=Tool.PROFILE in self._tools,
+            has_submit=self.HAS_SUBMIT,
         )
 
     def _find_source(self, arguments: Json) -> str | None:
@@ -346,7 +359,7 @@ class Toolbox:
         return self._shown[-1].source if self._shown else None
 
 
-NEXT_SPEED = "Next: change what the longest line of the chain waits for, and verify again."
+NEXT_SPEED = "Next: change what the longest line of the chain waits for"
 NEXT_KERNEL = "Next: write it into the kernel and send the whole kernel."
 NO_SOURCE = Answer(text="No kernel was sent yet: pass the whole kernel file as `source`.")
 
@@ -362,15 +375,16 @@ def _rank(verdict: Verdict) -> tuple[int, float]:
     return -LADDER.index(verdict.stage), latency
 
 
-def _write_kept(query: str, found: Sequence[Kept]) -> str:
+def _write_kept(query: str, found: Sequence[Kept], *, has_cards: bool) -> str:
     if not found:
         asked = sum_up(query.strip(), max_bytes=80)
-        return f"No kernel here fits `{asked}`; `look_up` shows worked patterns."
-    first, *others = found
+        others = "; `look_up` shows worked patterns" if has_cards else ""
+        return f"No kernel here fits `{asked}`{others}."
+    first, *more = found
     lines = [f"{_name(kernel)}" for kernel in found]
     if len(first.source.encode()) <= SHOWN_BYTES_MAX:
         lines.append(f"```python\n{first.source.strip()}\n```")
-    if others:
+    if more:
         lines.append("Ask with an id to read another one.")
     lines.append("Next: take its structure over, not its sizes; every limit is checked anyway.")
     return "\n".join(lines)

@@ -111,8 +111,9 @@ def bounded_stack(stack: Stack) -> Stack:
 def clean(text: object) -> str:
     """Make untrusted text safe to print: no control characters, at most `TEXT_LIMIT` long.
 
-    Addresses of Python objects are left out, since they differ from process to process.
+    A line end is a space. Addresses of Python objects are left out, since they differ from process
+    to process.
     """
     start = _ADDRESS.sub("", str(text)[: 2 * TEXT_LIMIT])[: TEXT_LIMIT + 1]
-    kept = "".join(c if c.isprintable() else "�" for c in start)
+    kept = "".join(c if c.isprintable() else " " if c in "\n\r\t" else "�" for c in start)
     return kept if len(kept) <= TEXT_LIMIT else kept[: TEXT_LIMIT - 1] + "…"

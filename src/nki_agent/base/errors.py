@@ -36,6 +36,15 @@ class TaskError(NkiAgentError):
         self.hint = hint
 
 
+class UnfitTaskError(TaskError):
+    """A task file loads, and shows meanwhile that nothing can be judged by it."""
+
+    def __init__(self, message: str, *, check: str, hint: str = "") -> None:
+        """`check` is the name of what `task lint` looks at."""
+        super().__init__(message, hint=hint)
+        self.check = check
+
+
 class UsageError(NkiAgentError):
     """A command was given something that it cannot use; `hint` says what to do."""
 

@@ -27,6 +27,8 @@ SCHEMA: Final = 1
 TASKS: Final = Path(__file__).parent / "tasks"
 INDEX: Final = Path(__file__).parent / "tasks.toml"
 BUILTIN: Final = "nkibench-250"
+NEAR_MAX = 3
+"""Names that are near to one that there is not."""
 
 
 class Status(StrEnum):
@@ -133,9 +135,11 @@ class Suite:
             if row.id == task_id:
                 raise UsageError(f"the task `{task_id}` is unfit: {'; '.join(row.reasons)}")
         ids = [task.id for task in self.tasks]
-        longer = [known for known in ids if known.startswith(task_id)]
-        near = longer[:1] or difflib.get_close_matches(task_id, ids, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"{self.name} has {len(self.tasks)} tasks"
+        longer = [known for known in ids if task_id in known]
+        near = (longer or difflib.get_close_matches(task_id, ids, n=NEAR_MAX))[:NEAR_MAX]
+        asked = f"did you mean {', '.join(f'`{name}`' for name in near)}? " if near else ""
+        option = "" if self.name == BUILTIN else " --suite DIR"
+        hint = f"{asked}`nki-agent bench list{option}` names all of its tasks"
         raise UsageError(f"no task `{task_id}` in {self.name}", hint=hint)
 
 

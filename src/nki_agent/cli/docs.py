@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nki_agent.agent.library import find_library, index_folder, index_path
+from nki_agent.base.counting import count_of
 from nki_agent.base.errors import UsageError
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import printable
@@ -57,7 +58,8 @@ def _index(folder: Path) -> ExitCode:
         say(f"note: left out {name}: too large, or it cannot be read")
     if len(found.skipped) > SKIPPED_SHOWN_MAX:
         say(f"note: and {len(found.skipped) - SKIPPED_SHOWN_MAX} more")
-    say(f"{found.files} files, {found.passages} passages; index: {index_path()}")
+    counts = f"{count_of(found.files, 'file')}, {count_of(found.passages, 'passage')}"
+    say(f"{counts}; index: {index_path()}")
     return ExitCode.RIGHT
 
 

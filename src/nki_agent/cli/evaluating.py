@@ -52,13 +52,14 @@ from nki_agent.evals.episode import describe_attempt
 from nki_agent.evals.results import LINES, read_config, read_results
 from nki_agent.evals.run import ATTEMPTS, Evaluation, Progress
 from nki_agent.evals.spent import find_trajectories, read_spent
-from nki_agent.evals.workshop import Author, LocalWorkshop, find_baseline
+from nki_agent.evals.workshop import Author, LocalWorkshop, explain_no_baseline, find_baseline
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
 from nki_agent.llm.choose import MODEL_HELP, ModelSource, require_model
 from nki_agent.llm.meter import Budget, Purse
 from nki_agent.report.markdown import write_groups
+from nki_agent.task.need_torch import need_torch
 
 ALL_TASKS = "all"
 DEFAULT_SPLIT = "smoke-12"
@@ -125,10 +126,12 @@ def run(
         search, asked = searching.resolve(turns, model=model, mode=mode)
         kept = None if archive is None else read_archive(archive)
         chosen = _open_suite(suite, model, surface, machine)
+        wanted = choose_tasks(chosen, split=split, ids=task, is_own=suite is None)
+        need_torch(entry.path for entry in wanted)
         config = EvalConfig(
             versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
-            tasks=_refer(choose_tasks(chosen, split=split, ids=task, is_own=suite is None)),
+            tasks=_refer(wanted),
             model=model,
             mode=mode,
             targets=read_targets(target),
@@ -188,7 +191,7 @@ def _find_baseline(suite: Suite) -> Baseline | None:
     """The baseline, and word of it where there is none."""
     baseline = find_baseline(suite)
     if baseline is None:
-        say(f"note: {suite.name} has no baseline for these tasks and costs: no speedups")
+        _note(explain_no_baseline(suite))
     return baseline
 
 
@@ -262,6 +265,7 @@ def _resume(folder: Path, machine: Machine, *, suite: Path | None, spending: Spe
             hint="name the same folder with `--archive`, or start a new run",
         )
     _require_trust(config.model, chosen, machine)
+    need_torch(chosen.find_task(task.id).path for task in config.tasks)
     read_results(folder)  # attempts that are not this config's are refused before others are added
     budget = spending.make_budget(config.budget)
     if budget.usd is not None:

@@ -122,7 +122,7 @@ def _carry_out(wish: Wish) -> ExitCode:
         if start is None:
             return ExitCode.RIGHT
         if config.model == BUILTIN:
-            say("note: the built-in author repairs nothing; it writes a kernel of its own")
+            say("note: the built-in author writes anew: a kernel of its own, from the task alone")
         return improve(wish, judge, start)
 
 

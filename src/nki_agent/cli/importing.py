@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from nki_agent.base.counting import count_of
 from nki_agent.bench.importers.fitting import LIMIT_ELEMS
 from nki_agent.bench.importers.formats import AUTO, NAMES
 from nki_agent.bench.importers.importing import JOURNAL, Step, Wish
@@ -76,7 +77,8 @@ def summarise(record: SuiteRecord, out: Path) -> str:
     """What was imported, in a few lines, then every unfit task with its reasons."""
     unfit = [row for row in record.task if row.status is Status.UNFIT]
     scaled = sum(any(c.startswith("scaled") for c in row.changes) for row in record.task)
-    counts = f"{len(record.task)} tasks, {len(record.task) - len(unfit)} fit, {len(unfit)} unfit"
+    counts = count_of(len(record.task), "task")
+    counts += f", {len(record.task) - len(unfit)} fit, {len(unfit)} unfit"
     lines = [
         f"{record.source.name} ({record.source.format}): {counts}, {scaled} scaled for a CPU",
         f"written to {out}",

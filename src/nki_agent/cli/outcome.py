@@ -131,7 +131,8 @@ def _share(output: OutputError) -> str:
 def _write_speed(verdict: Verdict) -> Iterator[str]:
     assert verdict.latency_ns is not None
     time = format_figure(verdict.latency_ns / US_NS)
-    yield f"latency     {time} µs on {verdict.target} (modelled, not measured)"
+    at = "" if verdict.speed_shapes is None else f" at the {clean(verdict.speed_shapes)} shapes"
+    yield f"latency     {time} µs on {verdict.target}{at} (modelled, not measured)"
     if verdict.limited_by:
         yield f"limited by  {verdict.limited_by}"
     if verdict.percent_of_bound is not None and verdict.bound_ns is not None:

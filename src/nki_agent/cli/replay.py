@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from nki_agent.base.errors import UsageError
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.conversation import paint_line
 from nki_agent.cli.screen import say, show
+from nki_agent.evals.results import LINES
+from nki_agent.evals.run import ATTEMPTS
+from nki_agent.llm.recorded import TRAJECTORY
 from nki_agent.report.stored import read_run
 from nki_agent.report.transcript import Transcript
 
@@ -23,6 +27,7 @@ def replay(
     prompts: Annotated[bool, typer.Option("--prompts", help=PROMPTS_HELP)] = False,
 ) -> ExitCode:
     """Show the conversation of a run: what the model said, each kernel, each answer."""
+    _refuse_evaluation(run)
     found = read_run(run)
     transcript = Transcript(with_prompts=prompts)
     for event in found.events:
@@ -33,6 +38,20 @@ def replay(
     if found.error is not None:
         say(f"note: {found.error.strip()}")
     return ExitCode.RIGHT
+
+
+def _refuse_evaluation(run: Path) -> None:
+    """A run of the benchmark has many conversations: say where they are."""
+    if (run / LINES).is_file():
+        raise UsageError(
+            f"`{run}` is a run of the benchmark, with a conversation for each attempt",
+            hint=f"name one: `nki-agent replay {_find_attempt(run / ATTEMPTS)}`",
+        )
+
+
+def _find_attempt(folder: Path) -> Path:
+    found = sorted(p.parent for p in folder.rglob(TRAJECTORY)) if folder.is_dir() else []
+    return found[0] if found else folder / "ID"
 
 
 app = make_app(replay)

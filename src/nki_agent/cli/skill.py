@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nki_agent.agent.skill import FOLDERS, Agent, place_skill, write_skill
+from nki_agent.base.counting import count_of
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import TARGET_HELP, read_target
@@ -28,7 +29,7 @@ def skill(
     written = write_skill(place, target=read_target(target))
     size = sum(path.stat().st_size for path in written)
     show(str(place / "SKILL.md"))
-    say(f"{len(written)} files, {size // 1024} KiB; tools by MCP: `nki-agent mcp`")
+    say(f"{count_of(len(written), 'file')}, {size // 1024} KiB; tools by MCP: `nki-agent mcp`")
     if agent is None:
         places = ", ".join(f"{name.value} in {where}" for name, where in FOLDERS.items())
         say(f"agents look for it, as {place.absolute().name}, at: {places}")

@@ -11,7 +11,6 @@ import msgspec
 import typer
 
 from nki_agent.agent.ablation import Ablation
-from nki_agent.agent.archive import hash_archive, read_archive
 from nki_agent.agent.best_of import Sample, choose_best, list_samples, sum_up_episodes
 from nki_agent.agent.episode import End, Episode, Mode
 from nki_agent.agent.folder import RunFolder, make_run_folder
@@ -44,6 +43,7 @@ from nki_agent.cli.inputs import (
 )
 from nki_agent.cli.outcome import INDENT, exit_code_of_episode, write_next, write_outcome
 from nki_agent.cli.screen import show, show_json
+from nki_agent.cli.shelving import choose_runs
 from nki_agent.cli.solving import Showing, SolveConfig, carry_out, keeping_errors
 from nki_agent.cli.spending import Spending, takes_spending, write_usd
 from nki_agent.cost.summary import Summary
@@ -114,6 +114,7 @@ def solve(
             return ExitCode.NOT_RIGHT
         require_readable(model, untrusted_task=untrusted_task)
         source = read_text(task, what="task")
+        shelf = choose_runs(archive, runs, model=model)
         config = SolveConfig(
             task=printable(task),
             task_source=short_hash(hash_text(source)),
@@ -129,8 +130,9 @@ def solve(
             ablation=ablating.resolve(mode=mode),
             prompts=str(read_versions()),
             samples=samples,
-            archive=printable(archive or runs),
-            archive_hash=_hash_archive(archive, runs),
+            archive=printable(shelf.folder),
+            archive_hash=shelf.hash,
+            archive_before=shelf.before,
             tariff=models.tariff,
             budget=models.purse.budget,
             docs=hash_docs(),
@@ -165,14 +167,6 @@ def conclude(
     else:
         show("\n".join(_write_report(episodes, folder, config, summary)))
     return exit_code_of_episode(sum_up_episodes(episodes))
-
-
-def _hash_archive(archive: Path | None, runs: Path) -> str | None:
-    """What is in the folder that is named, else beside the run; a named one must be there."""
-    if archive is None and not runs.is_dir():
-        return None
-    kept = read_archive(archive or runs)
-    return hash_archive(kept) if kept else None
 
 
 def _make_report(

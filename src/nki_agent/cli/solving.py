@@ -77,6 +77,8 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The folder whose right kernels `find_kernels` shows."""
     archive_hash: str | None = None
     """What was in it; None where nothing was."""
+    archive_before: str = ""
+    """The run before which its runs began, where a recording is said again; else all count."""
     tariff: Tariff = Tariff()
     budget: Budget = Budget()
     optimize: SearchBudget = NO_BUDGET
@@ -178,7 +180,7 @@ class Run:
     def _find_archive(self, seed: int) -> Archive | None:
         if self.config.archive is None or self.config.archive_hash is None:
             return None
-        kept = read_archive(Path(self.config.archive))
+        kept = read_archive(Path(self.config.archive), before=self.config.archive_before)
         return choose_archive(kept, target=self.config.target.value, root_seed=seed)
 
 

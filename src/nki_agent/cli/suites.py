@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nki_agent import __version__
+from nki_agent.base.counting import count_of
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.base.writing import new_folder
 from nki_agent.bench.hidden import hide_suite, make_source
@@ -129,7 +130,8 @@ def hide(
             )
             (out / SUITE_FILE).write_text(write_toml(record), encoding="utf-8")
         print_data(
-            f"{len(rows)} tasks written to {out}, {sum(bool(r.changes) for r in rows)} hidden"
+            f"{count_of(len(rows), 'task')} written to {out},"
+            f" {sum(bool(r.changes) for r in rows)} hidden"
         )
         return ExitCode.RIGHT
 

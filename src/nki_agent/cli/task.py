@@ -8,11 +8,12 @@ from typing import Annotated
 import msgspec
 import typer
 
-from nki_agent.base.errors import TaskError, UsageError
+from nki_agent.base.counting import count_of
+from nki_agent.base.errors import TaskError, UnfitTaskError, UsageError
 from nki_agent.cli.command import ExitCode, guard, report_error
 from nki_agent.cli.inputs import JSON_HELP, printable, require_file
 from nki_agent.cli.screen import say, show, show_json
-from nki_agent.task.lint import FreshProcess, lint_task
+from nki_agent.task.lint import FreshProcess, describe_unfit, lint_task
 from nki_agent.task.loader import load_task
 from nki_agent.task.subject import LintFinding
 from nki_agent.task.task import Task
@@ -65,8 +66,14 @@ def _lint(files: list[Path], *, as_json: bool) -> ExitCode:
             for finding in one.findings:
                 show(f"{one.file}: {finding}")
     count = sum(len(one.findings) for one in linted)
-    say(f"{_count(len(linted), 'file')}, {_count(count, 'finding')}")
-    if any(one.error for one in linted):
+    unread = sum(bool(one.error) for one in linted)
+    summary = [count_of(len(linted), "file")]
+    if unread < len(linted):
+        summary.append(count_of(count, "finding"))
+    if unread:
+        summary.append(f"{unread} could not be read")
+    say(", ".join(summary))
+    if unread:
         return ExitCode.USAGE
     return ExitCode.NOT_RIGHT if count else ExitCode.RIGHT
 
@@ -77,6 +84,8 @@ def _lint_all(files: list[Path], fresh: FreshProcess) -> list[Linted]:
     for path in files:
         try:
             loaded.append((path, load_task(path)))
+        except UnfitTaskError as error:
+            loaded.append((path, error))
         except (TaskError, UsageError) as error:
             report_error(error)
             loaded.append((path, error))
@@ -87,10 +96,8 @@ def _lint_all(files: list[Path], fresh: FreshProcess) -> list[Linted]:
         if isinstance(found, Task):
             findings = lint_task(found, fresh_digest=digests[str(path)])
             linted.append(Linted(file=file, findings=findings))
+        elif isinstance(found, UnfitTaskError):
+            linted.append(Linted(file=file, findings=(describe_unfit(found),)))
         else:
             linted.append(Linted(file=file, error=str(found)))
     return linted
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from nki_agent.base.counting import count_of
 from nki_agent.base.diagnostic import Severity, clean
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
@@ -23,9 +24,11 @@ from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.log import ResultLog
 from nki_agent.farm.run import run_many
 from nki_agent.farm.wire import FarmLimits
+from nki_agent.task.declaration import PERF
 from nki_agent.task.task import Scope
 from nki_agent.verify.verdict import Verdict
 
+NO_PERF = "the task has no perf shapes: `--perf` tries the kernel at its only ones"
 WIDEST_STAGE = len("untraceable")
 
 
@@ -76,18 +79,23 @@ def judge_many(
         limits = FarmLimits(allow_unsandboxed=allow_unsandboxed)
         executor = stack.enter_context(LocalExecutor(workers=workers, limits=limits))
         for job, end in run_many(jobs, executor, log=log):
-            _say_new_notes(end, notes)
+            _say_new_notes(end, notes, asks_perf=job.scope is Scope.ALL)
             show(write_json(job, end) if as_json else "\n".join(write_lines(job, end)))
             ends[name_of(end)] += 1
             worst = max(worst, exit_code_of_end(end))
-    say(f"{ends.total()} kernels: " + ", ".join(f"{n} {name}" for name, n in ends.most_common()))
+    say(
+        f"{count_of(ends.total(), 'kernel')}: "
+        + ", ".join(f"{n} {name}" for name, n in ends.most_common())
+    )
     return worst
 
 
-def _say_new_notes(end: End, known: set[str]) -> None:
+def _say_new_notes(end: End, known: set[str], *, asks_perf: bool) -> None:
     """What was decided while the task was loaded: once, however many workers have loaded it."""
     if isinstance(end, Judged):
-        for note in end.verdict.task_notes:
+        # Perf shapes have a name of their own; a verdict at others, though asked, has none of them.
+        lacks_perf = asks_perf and end.verdict.speed_shapes not in {None, PERF}
+        for note in (*end.verdict.task_notes, *((NO_PERF,) if lacks_perf else ())):
             if note not in known:
                 known.add(note)
                 say_note(clean(note))
@@ -125,6 +133,8 @@ def _write_figures(verdict: Verdict) -> str:
     if verdict.latency_ns is None:
         return ""
     figures = f"  {format_figure(verdict.latency_ns / US_NS)} µs"
+    if verdict.speed_shapes is not None:
+        figures += f" at {clean(verdict.speed_shapes)}"
     if verdict.percent_of_bound is not None:
         figures += f", {format_percent(verdict.percent_of_bound)} % of the bound"
     return figures

@@ -12,7 +12,6 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.inputs import (
-    JSON_HELP,
     SURFACE_HELP,
     TARGET_HELP,
     TASK_HELP,
@@ -25,13 +24,14 @@ from nki_agent.cli.inputs import (
     read_task,
 )
 from nki_agent.cli.outcome import exit_code_of, write_advice, write_outcome
-from nki_agent.cli.screen import show, show_json
-from nki_agent.cli.verdicts import Wanted, judge_many, read_jobs
+from nki_agent.cli.screen import say, show, show_json
+from nki_agent.cli.verdicts import NO_PERF, Wanted, judge_many, read_jobs
 from nki_agent.task.task import Scope
 from nki_agent.verify.judge import Judge
 
 KERNELS_HELP = "The kernel file, or several."
 WORKERS_HELP = "Processes that judge several kernels; one a core if left out."
+VERDICTS_HELP = "Print one JSON document; of several kernels, one JSON line each as it is judged."
 PERF_HELP = "Try the kernel at the task's perf shapes too, and give its speed there."
 RESULTS_HELP = "Add every outcome to this file; kernels that it has judged are not judged again."
 
@@ -43,7 +43,7 @@ def verify(
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     seed: Seed = None,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=VERDICTS_HELP)] = False,
     perf: Annotated[bool, typer.Option("--perf", help=PERF_HELP)] = False,
     workers: Annotated[int | None, typer.Option(min=1, max=WORKERS_MAX, help=WORKERS_HELP)] = None,
     results: Annotated[Path | None, typer.Option(metavar="FILE.jsonl", help=RESULTS_HELP)] = None,
@@ -71,6 +71,8 @@ def verify(
         )
     source = read_kernel(kernels[0])
     loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)
+    if perf and not loaded.has_perf:
+        say(f"note: {NO_PERF}")
     with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed, surface=surface) as judge:
         root_seed = draw_root_seed() if seed is None else seed
         verdict = judge.judge(source, loaded, root_seed=root_seed, scope=scope)

@@ -33,6 +33,18 @@ def find_baseline(suite: Suite) -> Baseline | None:
     return found
 
 
+def explain_no_baseline(suite: Suite) -> str:
+    """Why there is none to compare with, and what makes one."""
+    found = read_baseline(suite.version) if suite.name == BUILTIN else None
+    if found is None:
+        return f"{suite.name} has no baseline: no speedups"
+    if found.suite_hash != suite.hash:
+        what = f"the suite {found.suite_hash[:12]}, and this one is {suite.hash[:12]}"
+    else:
+        what = f"the cost model {found.cost_model}, and this one is {MODEL_VERSION}"
+    return f"the frozen baseline is of {what}: no speedups; `make baseline` freezes it anew"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
     """Who writes, on which surface, and how far the built-in one searches."""

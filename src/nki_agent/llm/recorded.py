@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from nki_agent.base.counting import count_of
 from nki_agent.base.errors import UsageError
 from nki_agent.llm.protocol import Message, ModelError, Reply, Role, TokenLimits, ToolSpec, Usage
 
@@ -45,7 +46,9 @@ class RecordedModel:
         del tools, limits
         turn = sum(message.role is Role.ASSISTANT for message in messages)
         if turn >= len(self._exchanges):
-            raise ModelError(f"the recording of `{self.name}` ends after {turn} replies")
+            raise ModelError(
+                f"the recording of `{self.name}` ends after {count_of(turn, 'reply', 'replies')}"
+            )
         if difference := find_difference(self._list_known(turn), messages):
             raise ModelError(
                 f"turn {turn + 1} is not as it was recorded in `{self.name}`: {difference}"
@@ -76,7 +79,7 @@ def find_difference(known: Sequence[Message], now: Sequence[Message]) -> str:
             return f"message {number} ({new.role.value}), {_find_line(old.content, new.content)}"
         return f"message {number} ({new.role.value}) has other tool calls"
     if len(known) != len(now):
-        return f"it was sent {len(known)} messages and is sent {len(now)}"
+        return f"it was sent {count_of(len(known), 'message')} and is sent {len(now)}"
     return ""
 
 
@@ -110,22 +113,42 @@ def read_recording(path: Path) -> tuple[Exchange, ...]:
 
 def find_seed(name: str) -> int | None:
     """The root seed of the run that `recorded/RUN` names; None for other models and bare files."""
+    seed = read_config(name).get("seed")
+    return seed if isinstance(seed, int) else None
+
+
+def find_run(name: str) -> Path | None:
+    """The folder of the run that `recorded/RUN` names; None for other models."""
     kind, _, rest = name.partition("/")
     if kind != RECORDED:
         return None
     path = Path(rest)
-    config = (path if path.is_dir() else path.parent) / CONFIG
+    return path if path.is_dir() else path.parent
+
+
+def read_config(name: str) -> dict[str, Any]:
+    """What the run that `recorded/RUN` names was asked to do; empty where that is not known."""
+    run = find_run(name)
     try:
-        found: Any = msgspec.json.decode(config.read_bytes())
-        seed = found["seed"]
-    except (OSError, msgspec.MsgspecError, TypeError, KeyError):
-        return None
-    return seed if isinstance(seed, int) else None
+        found: Any = None if run is None else msgspec.json.decode((run / CONFIG).read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        found = None
+    return found if isinstance(found, dict) else {}
 
 
 def _find_line(old: str, new: str) -> str:
     before, after = old.splitlines(), new.splitlines()
     for number, (left, right) in enumerate(zip(before, after, strict=False), start=1):
         if left != right:
-            return f"line {number}: `{left[:SHOWN_MAX]}` was recorded, now `{right[:SHOWN_MAX]}`"
-    return f"{len(before)} lines were recorded, now there are {len(after)}"
+            pairs = enumerate(zip(left, right, strict=False))
+            at = next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
+            was, now = (_cut_around(line, at) for line in (left, right))
+            return f"line {number}, column {at + 1}: `{was}` was recorded, now `{now}`"
+    return f"recorded were {count_of(len(before), 'line')}, now there are {len(after)}"
+
+
+def _cut_around(line: str, at: int) -> str:
+    """What is around a place of a line: both sides of a difference, not their common start."""
+    start = max(0, at - SHOWN_MAX // 2)
+    end = at + SHOWN_MAX // 2
+    return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from nki_agent.base.counting import count_of
 from nki_agent.base.errors import UsageError
 from nki_agent.llm.protocol import (
     Json,
@@ -64,7 +65,8 @@ class ScriptedModel:
         said = sum(message.role is Role.ASSISTANT for message in messages)
         self._next = max(self._next, said)
         if self._next >= len(self._replies):
-            raise ModelError(f"the script of `{self.name}` ends after {len(self._replies)} replies")
+            said = count_of(len(self._replies), "reply", "replies")
+            raise ModelError(f"the script of `{self.name}` ends after {said}")
         self._next += 1
         return self._replies[self._next - 1]
 

@@ -64,6 +64,12 @@ class Said:
     is_error: bool = False
 
 
+class Calls(Toolbox):
+    """The tools of a call that stands alone: there is nothing to hand in."""
+
+    HAS_SUBMIT = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Desk:
     """Answers calls of the tools."""
@@ -151,7 +157,7 @@ class Desk:
             surface=self.surface,
         )
         docs = await asyncio.to_thread(find_library) if name == Tool.LOOK_UP else None
-        tools = Toolbox(
+        tools = Calls(
             judging,
             target=target,
             root_seed=draw_root_seed(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from nki_agent.base.counting import count_of
 from nki_agent.base.diagnostic import clean
 from nki_agent.bench.scores import FAST_THRESHOLDS, Scores
 from nki_agent.check.surface import Surface
@@ -50,7 +51,8 @@ def write_head(results: Results) -> str:
     done = len(results.attempts)
     lines = [
         (
-            f"- split `{config.split}`, {len(config.tasks)} tasks, {config.samples} attempts each,"
+            f"- split `{config.split}`, {count_of(len(config.tasks), 'task')},"
+            f" {count_of(config.samples, 'attempt')} each,"
             f" {', '.join(t.value for t in config.targets)}, mode {config.mode.value},"
             f" at most {write_turns(config)} turns"
         ),
@@ -59,7 +61,7 @@ def write_head(results: Results) -> str:
             f" archive {config.archive or 'none'}"
         ),
         _write_surface(config.surface),
-        f"- {done} of {results.num_wanted} attempts are made",
+        f"- {done} of {count_of(results.num_wanted, 'attempt')} made",
         (
             f"- suite {versions.suite} ({versions.suite_hash[:12]}), cost model"
             f" {versions.cost_model}, baseline {(versions.baseline or 'none')[:12]},"

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nki_agent.base.errors import TaskError
+from nki_agent.base.errors import TaskError, UnfitTaskError
 from nki_agent.base.seeds import seed_for
 from nki_agent.isa.dtype import DType
 from nki_agent.task.comparison import compare
@@ -161,8 +161,9 @@ def _settle_variation(state: Calibration) -> None:
         if is_safe:
             state.notes += [note] if note else []
             return
-    raise problem or TaskError(
+    raise problem or UnfitTaskError(
         "the reference gives NaN or infinite values on other inputs of the same kind",
+        check="finite",
         hint="let the inputs function draw values inside the reference's domain",
     )
 
@@ -217,9 +218,10 @@ def _settle_tolerance(state: Calibration, inputs: Mapping[str, Array]) -> dict[s
         pairs = [(wanted, state.run(inputs, Precision.SINGLE))]
         found = _find_class(state, pairs + _draw_pairs(state, Precision.SINGLE))
     if found is None:
-        raise TaskError(
+        raise UnfitTaskError(
             "the reference is too sensitive to judge by: between its own dtype and float64 it "
             f"differs by {share:.2g} of tolerance {first}",
+            check="noise",
             hint="use better conditioned inputs, or set TOLERANCE in the task file",
         )
     state.tolerance = found
@@ -380,8 +382,9 @@ def _note_dependence(
     other = state.draw(name="b")
     stale = _changed(state, wanted, other)
     if not stale:
-        raise TaskError(
+        raise UnfitTaskError(
             "the outputs do not depend on the inputs",
+            check="constant",
             hint="a kernel that writes constants would be right: let the reference read its inputs",
         )
     fixed = [o.name for o in state.shapes.results if o.name not in stale]

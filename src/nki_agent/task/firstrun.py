@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nki_agent.base.errors import TaskError
+from nki_agent.base.errors import TaskError, UnfitTaskError
 from nki_agent.base.seeds import seed_for
 from nki_agent.task.arguments import Parts
 from nki_agent.task.family import STANDARD_SCALE
@@ -43,9 +43,10 @@ def _require_finite(loading: Loading, array: Array, *, name: str) -> None:
         return
     finite = np.isfinite(array.astype(np.float32, copy=False))
     if not finite.all():
-        raise TaskError(
+        raise UnfitTaskError(
             f"{loading.user.path.name}: `{name}` of the reference has "
             f"{np.count_nonzero(~finite)} values that are NaN or infinite",
+            check="finite",
             hint="let the inputs function draw values for which every output is finite",
         )
 
@@ -62,9 +63,10 @@ def check_repeats(
     for name, array in first.outputs.items():
         again = second.outputs.get(name)
         if again is None or again.tobytes() != array.tobytes():
-            raise TaskError(
+            raise UnfitTaskError(
                 f"{loading.user.path.name}: two runs of the reference on the same inputs give "
                 f"different values of `{name}`",
+                check="repeats",
                 hint="take random values (a dropout mask, say) as an input, and draw none inside",
             )
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from nki_agent.base.errors import MachineError, TaskError
+from nki_agent.base.errors import MachineError, TaskError, UnfitTaskError
 from nki_agent.base.seeds import seed_for
 from nki_agent.task import fakes, honest
 from nki_agent.task.loader import load_task
@@ -74,6 +74,17 @@ def _raised(error: TaskError) -> LintFinding:
         found=str(error).splitlines()[0],
         allowed="outputs on every draw",
         hint="let the inputs function draw values that the reference takes",
+    )
+
+
+def describe_unfit(error: UnfitTaskError) -> LintFinding:
+    """What loading a task has shown, as a finding."""
+    return LintFinding(
+        check=Check(error.check),
+        what="the reference while the task was loaded",
+        found=str(error).splitlines()[0],
+        allowed="a task that loads",
+        hint=error.hint,
     )
 
 

@@ -199,8 +199,13 @@ class Task:
     def shape_sets(self) -> tuple[ShapeSet, ...]:
         """The different shape sets, those for correctness first."""
         odd = () if self.odd is None else (self.odd,)
-        perf = () if self.perf is self.dev else (self.perf,)
+        perf = (self.perf,) if self.has_perf else ()
         return (self.dev, *odd, *perf)
+
+    @property
+    def has_perf(self) -> bool:
+        """Whether it has perf shapes of its own; else its only ones stand for them."""
+        return self.perf is not self.dev
 
     def looked_at(self, scope: Scope) -> ShapeSet:
         """Where a kernel is looked at without data: a claim is about the perf shapes."""
