@@ -126,12 +126,10 @@ def run(
         search, asked = searching.resolve(turns, model=model, mode=mode)
         kept = None if archive is None else read_archive(archive)
         chosen = _open_suite(suite, model, surface, machine)
-        wanted = choose_tasks(chosen, split=split, ids=task, is_own=suite is None)
-        need_torch(entry.path for entry in wanted)
         config = EvalConfig(
             versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
-            tasks=_refer(wanted),
+            tasks=_refer_ready(chosen, split, task, is_own=suite is None),
             model=model,
             mode=mode,
             targets=read_targets(target),
@@ -169,6 +167,15 @@ def _open_suite(folder: Path | None, model: str, surface: Surface, machine: Mach
     suite = builtin_suite() if folder is None else read_suite(folder)
     _require_trust(model, suite, machine)
     return suite
+
+
+def _refer_ready(
+    suite: Suite, split: str | None, ids: list[str] | None, *, is_own: bool
+) -> tuple[TaskRef, ...]:
+    """The chosen tasks as a config names them; refused where their references cannot run here."""
+    wanted = choose_tasks(suite, split=split, ids=ids, is_own=is_own)
+    need_torch(entry.path for entry in wanted)
+    return _refer(wanted)
 
 
 def _refer(tasks: tuple[SuiteTask, ...]) -> tuple[TaskRef, ...]:

@@ -102,8 +102,7 @@ def solve(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
-    require_words(words, task, model=model)
-    require_author(model, surface)
+    _require_wish(words, task, model, surface)
     search, turns = searching.resolve(turns, model=model, mode=mode)
     clock, num_said = SystemClock(), 0
     with spending.open_models(model, clock=clock) as models:
@@ -112,8 +111,7 @@ def solve(
             untrusted_task = True  # a person has seen it, and still it is a model's code
         if task is None:
             return ExitCode.NOT_RIGHT
-        require_readable(model, untrusted_task=untrusted_task)
-        source = read_text(task, what="task")
+        source = _read_source(task, model, untrusted_task=untrusted_task)
         shelf = choose_runs(archive, runs, model=model)
         config = SolveConfig(
             task=printable(task),
@@ -140,6 +138,18 @@ def solve(
         )
         how = Showing(models=models, clock=clock, shows_all=conversation, num_said=num_said)
         return _run_in_folder(task, source, config, runs, how, as_json=as_json)
+
+
+def _require_wish(words: str | None, task: Path | None, model: str, surface: Surface) -> None:
+    """Refuse what cannot begin, before anything is opened."""
+    require_words(words, task, model=model)
+    require_author(model, surface)
+
+
+def _read_source(task: Path, model: str, *, untrusted_task: bool) -> str:
+    """The text of a task file that the author of this name may read."""
+    require_readable(model, untrusted_task=untrusted_task)
+    return read_text(task, what="task")
 
 
 def _run_in_folder(

@@ -52,7 +52,12 @@ def write_author(
         f"## What is not right\n\n{_write_wrong(results)}",
         *(_write_kernel(results, task, percents) for task in shown),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(_with_source(part, command) for part in parts) + "\n"
+
+
+def _with_source(part: str, command: str) -> str:
+    """Each table of a part says where its figures are from."""
+    return part.replace("\n\n| ", f"\n\n<!-- from {command} -->\n| ")
 
 
 def _columns(before: Results | None) -> tuple[str, ...]:
@@ -144,6 +149,6 @@ def _write_kernel(results: Results, task: str, percents: Mapping[str, float]) ->
     paths = sorted(results.folder.glob(f"attempts/{task}-*/kernel.py"))
     if not paths:
         raise UsageError(f"`{results.folder}` has no kernel for `{task}`")
-    speed = f", {percents[task]:.1f} % of the bound" if task in percents else ""
+    reached = f"| of the bound |\n|---|\n| {percents[task]:.1f} % |\n\n" if task in percents else ""
     source = paths[0].read_text(encoding="utf-8").rstrip()
-    return f"## The kernel of {clean(task)}{speed}\n\n```python\n{source}\n```"
+    return f"## The kernel of {clean(task)}\n\n{reached}```python\n{source}\n```"
