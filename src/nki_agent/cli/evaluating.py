@@ -126,12 +126,10 @@ def run(
         search, asked = searching.resolve(turns, model=model, mode=mode)
         kept = None if archive is None else read_archive(archive)
         chosen = _open_suite(suite, model, surface, machine)
-        wanted = choose_tasks(chosen, split=split, ids=task, is_own=suite is None)
-        need_torch(entry.path for entry in wanted)
         config = EvalConfig(
             versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
-            tasks=_refer(wanted),
+            tasks=_refer(choose_tasks(chosen, split=split, ids=task, is_own=suite is None)),
             model=model,
             mode=mode,
             targets=read_targets(target),
@@ -172,6 +170,8 @@ def _open_suite(folder: Path | None, model: str, surface: Surface, machine: Mach
 
 
 def _refer(tasks: tuple[SuiteTask, ...]) -> tuple[TaskRef, ...]:
+    """What a config says of tasks; they are refused where this machine could load none of them."""
+    need_torch(task.path for task in tasks)
     return tuple(TaskRef(id=t.id, level=t.level, category=t.category) for t in tasks)
 
 

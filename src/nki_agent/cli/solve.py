@@ -114,7 +114,6 @@ def solve(
             return ExitCode.NOT_RIGHT
         require_readable(model, untrusted_task=untrusted_task)
         source = read_text(task, what="task")
-        shelf = choose_runs(archive, runs, model=model)
         config = SolveConfig(
             task=printable(task),
             task_source=short_hash(hash_text(source)),
@@ -130,16 +129,24 @@ def solve(
             ablation=ablating.resolve(mode=mode),
             prompts=str(read_versions()),
             samples=samples,
-            archive=printable(shelf.folder),
-            archive_hash=shelf.hash,
-            archive_before=shelf.before,
             tariff=models.tariff,
             budget=models.purse.budget,
             docs=hash_docs(),
             optimize=search,
         )
+        config = _add_archive(config, archive, runs)
         how = Showing(models=models, clock=clock, shows_all=conversation, num_said=num_said)
         return _run_in_folder(task, source, config, runs, how, as_json=as_json)
+
+
+def _add_archive(config: SolveConfig, archive: Path | None, runs: Path) -> SolveConfig:
+    chosen = choose_runs(archive, runs, model=config.model)
+    return msgspec.structs.replace(
+        config,
+        archive=printable(chosen.folder),
+        archive_hash=chosen.hash,
+        archive_before=chosen.before,
+    )
 
 
 def _run_in_folder(
