@@ -17,7 +17,7 @@ def test_index_status_and_clear(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.rst").write_text("Boxes\n=====\n\nwood\n")
     called = call("docs", "index", tmp_path / "docs")
-    assert (called.code, "1 files, 1 passages" in called.err) == (0, True)
+    assert (called.code, "1 file, 1 passage;" in called.err) == (0, True)
     assert f"folder      {tmp_path / 'docs'}" in call("docs", "status").out
     assert call("docs", "clear").code == 0
     assert not cache.exists()

@@ -51,11 +51,11 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-def read_archive(folder: Path, *, before: str = "") -> tuple[Kept, ...]:
+def read_archive(folder: Path, *, before: int | None = None) -> tuple[Kept, ...]:
     """The right kernels of every run of `solve` in a folder, each kernel of a task once.
 
     What is no whole run of this version is passed over; of very many runs, the latest count. With
-    `before`, the name of a run, only those that began before it.
+    `before`, a time in ns, only those whose verdict is older: names tell the day alone.
 
     Raises:
         UsageError: there is no such folder.
@@ -67,12 +67,19 @@ def read_archive(folder: Path, *, before: str = "") -> tuple[Kept, ...]:
             f"cannot read the archive `{folder}`: {error.strerror}",
             hint="name a folder of runs that `nki-agent solve` has made",
         ) from error
-    runs = [path for path in found if not before or path.name < before][-RUNS_MAX:]
+    runs = [path for path in found if before is None or _is_older(path, before)][-RUNS_MAX:]
     kept: dict[tuple[str, str, str], Kept] = {}
     for run in map(RunFolder, runs):
         if (kernel := _read_run(run)) is not None:
             kept.setdefault((kernel.id, kernel.task_hash, kernel.target), kernel)
     return tuple(kept.values())
+
+
+def _is_older(run: Path, before: int) -> bool:
+    try:
+        return RunFolder(run).verdict.stat().st_mtime_ns < before
+    except OSError:
+        return False
 
 
 def _read_run(run: RunFolder) -> Kept | None:

@@ -129,7 +129,7 @@ def run(
         config = EvalConfig(
             versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
-            tasks=_refer_ready(chosen, split, task, is_own=suite is None),
+            tasks=_refer(choose_tasks(chosen, split=split, ids=task, is_own=suite is None)),
             model=model,
             mode=mode,
             targets=read_targets(target),
@@ -169,16 +169,9 @@ def _open_suite(folder: Path | None, model: str, surface: Surface, machine: Mach
     return suite
 
 
-def _refer_ready(
-    suite: Suite, split: str | None, ids: list[str] | None, *, is_own: bool
-) -> tuple[TaskRef, ...]:
-    """The chosen tasks as a config names them; refused where their references cannot run here."""
-    wanted = choose_tasks(suite, split=split, ids=ids, is_own=is_own)
-    need_torch(entry.path for entry in wanted)
-    return _refer(wanted)
-
-
 def _refer(tasks: tuple[SuiteTask, ...]) -> tuple[TaskRef, ...]:
+    """What a config says of tasks; they are refused where this machine could load none of them."""
+    need_torch(task.path for task in tasks)
     return tuple(TaskRef(id=t.id, level=t.level, category=t.category) for t in tasks)
 
 

@@ -122,7 +122,7 @@ def _carry_out(wish: Wish) -> ExitCode:
         if start is None:
             return ExitCode.RIGHT
         if config.model == BUILTIN:
-            say("note: the built-in author writes anew: a kernel of its own, from the task alone")
+            say("note: the built-in author begins anew and writes a kernel of its own")
         return improve(wish, judge, start)
 
 

@@ -14,16 +14,16 @@ from nki_agent.agent.archive import hash_archive, read_archive
 from nki_agent.base.errors import UsageError
 from nki_agent.cli.inputs import printable
 from nki_agent.cli.screen import say
-from nki_agent.llm.recorded import find_run, read_config, read_recording
+from nki_agent.llm.recorded import CONFIG, find_run, read_config, read_recording
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveChoice:
-    """A folder of runs, what is in it, and the run before which they began."""
+    """A folder of runs, what is in it, and the time in ns before which they count."""
 
     folder: Path
     hash: str | None
-    before: str = ""
+    before: int | None = None
 
 
 def choose_runs(archive: Path | None, runs: Path, *, model: str) -> ArchiveChoice:
@@ -50,7 +50,7 @@ def _choose_of_recording(run: Path, runs: Path, *, model: str) -> ArchiveChoice:
         has_archive, wanted = _offers_kernels(Path(model.partition("/")[2])), None
     if not has_archive:
         return ArchiveChoice(folder=folder, hash=None)
-    before = config.get("archive_before") or run.resolve().name
+    before = config.get("archive_before") or _find_time(run)
     try:
         found = _hash(folder, before=before)
     except UsageError:
@@ -63,12 +63,20 @@ def _choose_of_recording(run: Path, runs: Path, *, model: str) -> ArchiveChoice:
     return ArchiveChoice(folder=folder, hash=found, before=before)
 
 
+def _find_time(run: Path) -> int | None:
+    """When a run began: its config is the first that it writes."""
+    try:
+        return (run / CONFIG).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
 def _offers_kernels(path: Path) -> bool:
     """Whether the prompt of a recording without a config names the tool."""
     first = read_recording(path)[0]
     return any(f"`{Tool.FIND.value}`" in message.content for message in first.sent)
 
 
-def _hash(folder: Path, *, before: str = "") -> str | None:
+def _hash(folder: Path, *, before: int | None = None) -> str | None:
     kept = read_archive(folder, before=before)
     return hash_archive(kept) if kept else None

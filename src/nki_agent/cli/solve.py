@@ -102,7 +102,8 @@ def solve(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
-    _require_wish(words, task, model, surface)
+    require_words(words, task, model=model)
+    require_author(model, surface)
     search, turns = searching.resolve(turns, model=model, mode=mode)
     clock, num_said = SystemClock(), 0
     with spending.open_models(model, clock=clock) as models:
@@ -111,8 +112,8 @@ def solve(
             untrusted_task = True  # a person has seen it, and still it is a model's code
         if task is None:
             return ExitCode.NOT_RIGHT
-        source = _read_source(task, model, untrusted_task=untrusted_task)
-        shelf = choose_runs(archive, runs, model=model)
+        require_readable(model, untrusted_task=untrusted_task)
+        source = read_text(task, what="task")
         config = SolveConfig(
             task=printable(task),
             task_source=short_hash(hash_text(source)),
@@ -128,28 +129,24 @@ def solve(
             ablation=ablating.resolve(mode=mode),
             prompts=str(read_versions()),
             samples=samples,
-            archive=printable(shelf.folder),
-            archive_hash=shelf.hash,
-            archive_before=shelf.before,
             tariff=models.tariff,
             budget=models.purse.budget,
             docs=hash_docs(),
             optimize=search,
         )
+        config = _add_archive(config, archive, runs)
         how = Showing(models=models, clock=clock, shows_all=conversation, num_said=num_said)
         return _run_in_folder(task, source, config, runs, how, as_json=as_json)
 
 
-def _require_wish(words: str | None, task: Path | None, model: str, surface: Surface) -> None:
-    """Refuse what cannot begin, before anything is opened."""
-    require_words(words, task, model=model)
-    require_author(model, surface)
-
-
-def _read_source(task: Path, model: str, *, untrusted_task: bool) -> str:
-    """The text of a task file that the author of this name may read."""
-    require_readable(model, untrusted_task=untrusted_task)
-    return read_text(task, what="task")
+def _add_archive(config: SolveConfig, archive: Path | None, runs: Path) -> SolveConfig:
+    chosen = choose_runs(archive, runs, model=config.model)
+    return msgspec.structs.replace(
+        config,
+        archive=printable(chosen.folder),
+        archive_hash=chosen.hash,
+        archive_before=chosen.before,
+    )
 
 
 def _run_in_folder(

@@ -77,8 +77,8 @@ class SolveConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The folder whose right kernels `find_kernels` shows."""
     archive_hash: str | None = None
     """What was in it; None where nothing was."""
-    archive_before: str = ""
-    """The run before which its runs began, where a recording is said again; else all count."""
+    archive_before: int | None = None
+    """The time in ns before which its verdicts were made, for a recording; else all count."""
     tariff: Tariff = Tariff()
     budget: Budget = Budget()
     optimize: SearchBudget = NO_BUDGET

@@ -65,8 +65,8 @@ class ScriptedModel:
         said = sum(message.role is Role.ASSISTANT for message in messages)
         self._next = max(self._next, said)
         if self._next >= len(self._replies):
-            told = count_of(len(self._replies), "reply", "replies")
-            raise ModelError(f"the script of `{self.name}` ends after {told}")
+            whole = count_of(len(self._replies), "reply", "replies")
+            raise ModelError(f"the script of `{self.name}` ends after {whole}")
         self._next += 1
         return self._replies[self._next - 1]
 

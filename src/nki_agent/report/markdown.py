@@ -49,6 +49,7 @@ def write_head(results: Results) -> str:
     config = results.config
     versions = config.versions
     done = len(results.attempts)
+    is_or_are = "is" if results.num_wanted == 1 else "are"
     lines = [
         (
             f"- split `{config.split}`, {count_of(len(config.tasks), 'task')},"
@@ -61,7 +62,7 @@ def write_head(results: Results) -> str:
             f" archive {config.archive or 'none'}"
         ),
         _write_surface(config.surface),
-        f"- {done} of {count_of(results.num_wanted, 'attempt')} made",
+        f"- {done} of {count_of(results.num_wanted, 'attempt')} {is_or_are} made",
         (
             f"- suite {versions.suite} ({versions.suite_hash[:12]}), cost model"
             f" {versions.cost_model}, baseline {(versions.baseline or 'none')[:12]},"
