@@ -169,3 +169,14 @@ def test_run_of_the_benchmark_asks_a_closed_door_once(
         assert len(wire.requests) == 6
     assert again.code == 0, again.err
     assert "unknown" in call("bench", "report", run).out
+
+
+def test_closed_door_is_a_failure_for_words_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", KEY)
+    with serve(Fail(status=401)) as wire:
+        monkeypatch.setenv("MY_BASE_URL", f"{wire.url}/v1")
+        fixed = ("--model", COMPATIBLE, "--runs", tmp_path / "runs", "--yes")
+        called = call("solve", "--describe", "Add one to a tensor.", *fixed)
+    assert (called.code, "does not accept the key" in called.err) == (4, True)

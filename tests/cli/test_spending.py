@@ -259,3 +259,46 @@ def test_samples_are_recorded_and_said_again(tmp_path: Path) -> None:
     again = call("solve", *given, "--model", f"recorded/{the_run(tmp_path)}")
     assert again.document["samples"] == once.document["samples"]
     assert again.document["usd"] == 0
+
+
+def test_prices_too_deep_to_read_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("a = " + "[" * 100_000)
+    called = solve(tmp_path, "--prices", path)
+    assert (called.code, "no table of prices" in called.err) == (2, True)
+
+
+@pytest.mark.parametrize("price", ["inf", "nan"])
+def test_hour_without_a_price_is_refused(tmp_path: Path, price: str) -> None:
+    called = solve(tmp_path, "--gpu-hour", price)
+    assert (called.code, (tmp_path / "runs").exists()) == (2, False)
+
+
+@pytest.mark.parametrize("option", ["--optimize", "--samples"])
+def test_count_beyond_all_use_is_refused(tmp_path: Path, option: str) -> None:
+    assert solve(tmp_path, option, 10**30).code == 2
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("last", [b"garbage\n", b'{"kind":"turn","turn":"x"}\n', b"[]\n", None])
+def test_broken_trajectory_is_not_gone_on_with(tmp_path: Path, last: bytes | None) -> None:
+    assert solve(tmp_path, "--budget-tokens", 1).code == 1
+    run = the_run(tmp_path)
+    path = run / "trajectory.jsonl"
+    if last is None:
+        path.unlink()
+        path.mkdir()
+    else:
+        path.write_bytes(path.read_bytes() + last)
+    called = call("resume", run)
+    assert called.code == 2
+    assert called.err.splitlines()[0] == call("replay", run).err.splitlines()[0]
+
+
+def test_model_that_cannot_be_used_leaves_no_folder(tmp_path: Path) -> None:
+    called = call(
+        *("solve", write_task(tmp_path), "--model", f"recorded/{tmp_path}/nope"),
+        *("--runs", tmp_path / "runs"),
+    )
+    assert (called.code, "cannot read the recording" in called.err) == (2, True)
+    assert not (tmp_path / "runs").exists()

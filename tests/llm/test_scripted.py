@@ -1,6 +1,8 @@
 """A scripted model says its lines in order and ends clearly."""
 
 import asyncio
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,17 @@ def test_unreadable_script_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="not UTF-8"):
         read_script(tmp_path / "bytes")
+
+
+def test_script_without_end_is_refused() -> None:
+    with pytest.raises(UsageError, match="neither a regular file nor a pipe"):
+        read_script(Path("/dev/zero"))
+
+
+def test_script_in_a_pipe_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=('"said"\n',))
+    writer.start()
+    assert read_script(pipe) == ("said",)
+    writer.join()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("inspect_ai")
@@ -27,7 +29,19 @@ from nki_agent.llm.protocol import (
     Usage,
 )
 from nki_agent.llm.providers import make_inspect_model
-from tests.llm.server import KEY, Drop, Endless, Fail, Hang, Raw, Say, Step, Wire, serve
+from tests.llm.server import (
+    KEY,
+    Drop,
+    Endless,
+    Fail,
+    Hang,
+    Raw,
+    Say,
+    Step,
+    Wire,
+    openai_body,
+    serve,
+)
 
 # Inspect leaves streams open, and its libraries warn about each other.
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
@@ -338,6 +352,47 @@ def test_answer_that_is_no_reply_is_an_error_of_the_model(
         with pytest.raises(ModelError):
             Asked(wire, COMPATIBLE, monkeypatch).ask()
         assert len(wire.requests) <= 6
+
+
+NO_ID = {"id": None, "type": "function", "function": {"name": "verify_kernel", "arguments": "{}"}}
+NO_NAME = {"id": "a", "type": "function", "function": {"name": None, "arguments": "{}"}}
+
+
+def choose(message: Any) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": "stop"}
+    return {**openai_body(Say(), "m"), "choices": [choice | message]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {**openai_body(Say(), "m"), "choices": []},
+        choose({}),
+        choose({"message": None}),
+        choose({"message": {"role": "assistant", "tool_calls": [NO_ID]}}),
+        choose({"message": {"role": "assistant", "tool_calls": [NO_NAME]}}),
+    ],
+    ids=["nothing", "no-choices", "no-message", "null-message", "no-id", "no-name"],
+)
+def test_answer_without_its_parts_is_a_lost_reply(
+    body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(Raw(body=json.dumps(body).encode())) as wire:
+        with pytest.raises(ModelAwayError, match="lost 2 replies: its answer cannot be read"):
+            Asked(wire, COMPATIBLE, monkeypatch).ask()
+        assert len(wire.requests) == 2
+
+
+@BOTH
+def test_half_of_a_character_is_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    say = Say(
+        text="x \ud800 y", calls=(("verify_kernel", {"source": "# \udfff", "n": ["\ud800"]}),)
+    )
+    reply = ask(name, monkeypatch, say)
+    assert reply.text == "x \ufffd y"
+    assert reply.tool_calls[0].arguments == {"source": "# \ufffd", "n": ["\ufffd"]}
+    assert msgspec.json.decode(msgspec.json.encode(reply), type=Reply) == reply
 
 
 def test_bedrock_is_asked_by_converse(monkeypatch: pytest.MonkeyPatch) -> None:

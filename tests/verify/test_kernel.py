@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,11 @@ def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text("")
     kernel = Kernel.from_path(tmp_path / "kernel.py")
     assert sorted(kernel.files) == ["kernel.py", "one.py", "two.py"]
+
+
+def test_file_without_end_is_refused(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.py"
+    os.mkfifo(pipe)
+    for path in (Path("/dev/zero"), pipe):
+        with pytest.raises(UsageError, match="no regular file"):
+            Kernel.from_path(path)

@@ -10,13 +10,14 @@ import typer
 from nki_agent.agent.episode import Mode
 from nki_agent.base.errors import UsageError
 from nki_agent.builtin.search import SearchBudget
+from nki_agent.cli.inputs import COUNT_MAX
 from nki_agent.cli.option_group import takes_options
 from nki_agent.llm.choose import BUILTIN
 
 OPTIMIZE_HELP = "Other drafts that the built-in author tries for speed at the perf shapes."
 SECONDS_HELP = "Try drafts for so long; with --optimize, whichever ends first."
 OPTIONS: dict[str, Any] = {
-    "optimize": Annotated[int | None, typer.Option(min=1, help=OPTIMIZE_HELP)],
+    "optimize": Annotated[int | None, typer.Option(min=1, max=COUNT_MAX, help=OPTIMIZE_HELP)],
     "optimize_seconds": Annotated[float | None, typer.Option(min=0.0, help=SECONDS_HELP)],
 }
 

@@ -22,6 +22,7 @@ import typer
 from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import MachineError, NkiAgentError, TaskError, UsageError
 from nki_agent.cli.screen import say
+from nki_agent.llm.protocol import ModelError
 
 
 class ExitCode(IntEnum):
@@ -103,7 +104,7 @@ def report_error(error: BaseException) -> ExitCode:
         case TaskError() | UsageError():
             say(f"error: {error}")
             return ExitCode.USAGE
-        case MachineError():
+        case MachineError() | ModelError():
             say(f"error: {error}")
             return ExitCode.FAILURE
         case NkiAgentError():

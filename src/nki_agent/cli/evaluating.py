@@ -112,7 +112,7 @@ def run(
     workers: Workers = None,
     spending: Spending,
     searching: Searching,
-    episodes: Annotated[int | None, typer.Option(min=1, help=EPISODES_HELP)] = None,
+    episodes: Annotated[int | None, typer.Option(min=1, max=COUNT_MAX, help=EPISODES_HELP)] = None,
     trust_suite: Annotated[bool, typer.Option("--trust-suite", help=TRUST_HELP)] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,

@@ -32,6 +32,7 @@ from nki_agent.cli.spending import (
 from nki_agent.evals.spent import read_spent
 from nki_agent.llm.choose import ModelSource
 from nki_agent.llm.meter import Purse
+from nki_agent.report.stored import read_whole_events
 
 
 def resume(
@@ -62,6 +63,8 @@ def resume(
     folder = RunFolder(run)
     with hold(run):
         trajectories = [folder.sample_trajectory(n) for n in range(config.samples)]
+        for path in filter(Path.exists, trajectories):
+            read_whole_events(path, run)  # a broken one is named here
         require_stopped(run, trajectories)
         usd, tokens = read_spent(trajectories)
         say(f"going on after {tokens} tokens")

@@ -29,6 +29,7 @@ from nki_agent.cli.describing import describe, require_words
 from nki_agent.cli.inputs import (
     ARCHIVE_HELP,
     CONVERSATION_HELP,
+    COUNT_MAX,
     JSON_HELP,
     SURFACE_HELP,
     TARGET_HELP,
@@ -88,7 +89,9 @@ def solve(
     mode: Annotated[Mode, typer.Option(help="With tools, or one answer without.")] = Mode.LOOP,
     turns: Turns = None,
     ablating: Ablating,
-    samples: Annotated[int, typer.Option(min=1, help="Episodes; the best kernel counts.")] = 1,
+    samples: Annotated[
+        int, typer.Option(min=1, max=COUNT_MAX, help="Episodes; the best kernel counts.")
+    ] = 1,
     archive: Annotated[Path | None, typer.Option(metavar="DIR", help=ARCHIVE_HELP)] = None,
     surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
     seed: Seed = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -115,6 +116,8 @@ takes_spending = takes_options("spending", Spending, OPTIONS)
 def make_tariff(model: str, *, prices: Path | None, gpu_hour: float | None) -> Tariff:
     """From a price by the hour, or the first price that fits the model's name."""
     if gpu_hour is not None:
+        if not math.isfinite(gpu_hour):
+            raise UsageError(f"`--gpu-hour {gpu_hour}` is no price", hint="dollars, such as 2.5")
         return Tariff(usd_per_hour=gpu_hour, source="--gpu-hour")
     table = read_prices(prices)
     if (price := table.find(model)) is not None:

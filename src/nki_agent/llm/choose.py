@@ -20,7 +20,7 @@ from nki_agent.llm.meter import Budget, MeteredModel, Purse, SharedTime
 from nki_agent.llm.prices import FREE, Tariff
 from nki_agent.llm.protocol import Model
 from nki_agent.llm.providers import PROVIDERS, make_inspect_model, require_provider
-from nki_agent.llm.recorded import RECORDED, RecordedModel, read_recording
+from nki_agent.llm.recorded import RECORDED, TRAJECTORY, RecordedModel, read_recording
 from nki_agent.llm.scripted import ScriptedModel, ScriptedReply, read_script
 
 BUILTIN = "builtin"
@@ -165,6 +165,9 @@ def require_model(name: str) -> None:
         # A pipe can be read once only, by who asks the model.
         if kind == SCRIPTED and not Path(rest).is_fifo():
             read_script(Path(rest))
+        # Recordings of a run of the benchmark are in folders of their own.
+        if kind == RECORDED and not any(Path(rest).glob(f"*/{TRAJECTORY}")):
+            read_recording(Path(rest))
         return
     if kind in PROVIDERS:
         require_provider(name)

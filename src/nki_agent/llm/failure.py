@@ -28,6 +28,10 @@ REFUSED_REQUESTS = frozenset({400, 405, 413, 415, 422})
 UNSENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "EndpointConnectionError")
 """Names of errors that come before anything is sent, in every HTTP library below Inspect."""
 LOST = ("ReadError", "ReadTimeout", "RemoteProtocolError", "WriteError", "TimeoutError")
+UNREADABLE = "its answer cannot be read: {reason}"
+MISREAD = (LookupError, AttributeError, TypeError, RecursionError)
+"""What the libraries below us raise over an answer that lacks what every answer has."""
+MISREAD_NAMES = frozenset({"ValidationError", "JSONDecodeError"})
 NO_CREDIT = "insufficient_quota"
 AWS_NO_ACCESS = (
     "AccessDenied",
@@ -76,6 +80,8 @@ def classify(error: BaseException, api: Any) -> Failure:
     if status in REFUSED_REQUESTS:
         return Failure(kind=Kind.REQUEST, message=message)
     names = {cls.__name__ for e in chain for cls in type(e).__mro__}
+    if status is None and (isinstance(chain[-1], MISREAD) or names & MISREAD_NAMES):
+        return Failure(kind=Kind.LOST, message=UNREADABLE.format(reason=message))
     if status is None and names & set(UNSENT):
         return Failure(kind=Kind.UNSENT, message=message)
     decision = next((d for e in chain if (d := api.should_retry(e))), None)

@@ -16,7 +16,7 @@ import msgspec
 from inspect_ai.tool import ToolCall as InspectToolCall
 from inspect_ai.tool import ToolInfo, ToolParams
 
-from nki_agent.llm.failure import Failure, Kind, classify
+from nki_agent.llm.failure import UNREADABLE, Failure, Kind, classify, describe
 from nki_agent.llm.protocol import (
     Message,
     ModelAwayError,
@@ -133,7 +133,10 @@ class InspectModel:
             return classify(error, self._model.api)
         if output.error:
             raise ModelError(output.error)
-        reply = to_reply(output, limit=limits.output_tokens)
+        try:
+            reply = to_reply(output, limit=limits.output_tokens)
+        except Exception as error:  # noqa: BLE001 - a provider may send anything
+            return Failure(kind=Kind.LOST, message=UNREADABLE.format(reason=describe([error])))
         return msgspec.structs.replace(reply, retries=sum(counts.values()))
 
     def _require_hope(self, failure: Failure, counts: dict[Kind, int]) -> None:
@@ -204,7 +207,7 @@ def to_reply(output: Any, *, limit: int = TokenLimits().output_tokens) -> Reply:
             id=calls[-1].id, name=calls[-1].name, fault=CUT_CALL.format(limit=limit)
         )
     return Reply(
-        text=message.text,
+        text=_mend(message.text),
         tool_calls=tuple(calls),
         usage=Usage() if usage is None else _to_usage(usage),
         stop=stop,
@@ -222,13 +225,32 @@ def _to_usage(usage: Any) -> Usage:
 
 
 def _to_call(call: Any) -> ToolCall:
-    fault = ""
+    if not (isinstance(call.id, str) and isinstance(call.function, str)):
+        raise TypeError("a tool call has no id or no name")
+    arguments, fault = _mend(call.arguments), ""
     if call.parse_error:
-        fault = BAD_CALL.format(reason=" ".join(call.parse_error.split())[:200])
-    elif (size := len(msgspec.json.encode(call.arguments))) > ARGUMENTS_BYTES_MAX:
+        fault = BAD_CALL.format(reason=" ".join(_mend(call.parse_error).split())[:200])
+    elif (size := len(msgspec.json.encode(arguments))) > ARGUMENTS_BYTES_MAX:
         fault = BIG_CALL.format(size=size, limit=ARGUMENTS_BYTES_MAX)
-    arguments = {} if fault else dict(call.arguments)
-    return ToolCall(id=call.id, name=call.function, arguments=arguments, fault=fault)
+    return ToolCall(
+        id=_mend(call.id),
+        name=_mend(call.function),
+        arguments={} if fault else dict(arguments),
+        fault=fault,
+    )
+
+
+def _mend(value: Any) -> Any:
+    """The same with valid Unicode: half of a surrogate pair can be neither stored nor sent."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {_mend(key): _mend(item) for key, item in value.items()}
+        case list():
+            return [_mend(item) for item in value]
+        case _:
+            return value
 
 
 def _to_stop(reason: str, *, has_calls: bool) -> StopReason:

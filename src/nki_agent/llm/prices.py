@@ -98,6 +98,8 @@ def read_prices(path: Path | None = None) -> PriceTable:
         raise UsageError(f"cannot read the prices `{path}`: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"`{path}` is no table of prices: {error}", hint=FORM) from error
+    except RecursionError as error:
+        raise UsageError(f"`{path}` is no table of prices: too deeply nested", hint=FORM) from error
     if table.schema != SCHEMA:
         raise UsageError(f"`{path}` has schema {table.schema}, not {SCHEMA}", hint=FORM)
     for price in table.price:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from nki_agent.base.bounded import IrregularError, TooLargeError, read_bounded
 from nki_agent.base.counting import count_of
 from nki_agent.base.errors import UsageError
 from nki_agent.llm.protocol import (
@@ -30,6 +31,9 @@ from nki_agent.llm.protocol import (
     ToolSpec,
     Usage,
 )
+
+SCRIPT_BYTES_MAX = 64 * 2**20
+"""Of a file or a pipe; far more than any conversation."""
 
 
 class ScriptedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,9 +78,9 @@ class ScriptedModel:
 def read_script(path: Path) -> tuple[str | ScriptedReply, ...]:
     """The replies in the file at `path`; UsageError names the file and the line that is wrong."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        text = read_bounded(path, SCRIPT_BYTES_MAX, takes_pipe=True).decode("utf-8")
+    except (OSError, UnicodeDecodeError, IrregularError, TooLargeError) as error:
+        reason = _why_unreadable(error)
         raise UsageError(
             f"cannot read the script `{path}`: {reason}",
             hint="`--model scripted/FILE` takes a file of JSON lines, one reply a line",
@@ -94,6 +98,18 @@ def read_script(path: Path) -> tuple[str | ScriptedReply, ...]:
                 hint="a line is a JSON text, or a record with `text` and `tool_calls`",
             ) from error
     return tuple(replies)
+
+
+def _why_unreadable(error: Exception) -> str | None:
+    match error:
+        case OSError():
+            return error.strerror
+        case IrregularError():
+            return "it is neither a regular file nor a pipe"
+        case TooLargeError():
+            return f"it is larger than {SCRIPT_BYTES_MAX} bytes"
+        case _:
+            return "it is not UTF-8 text"
 
 
 def _resolve(index: int, line: str | ScriptedReply) -> Reply:

@@ -151,10 +151,26 @@ def read_run(path: Path) -> StoredRun:
 
 
 def _read_events(file: Path, path: Path) -> tuple[Event, ...]:
+    events = read_whole_events(file, path)
+    if not events or not isinstance(events[0], Started):
+        raise UsageError(f"`{file}` has no beginning", hint=HINT)
+    if events[0].schema != SCHEMA:
+        raise UsageError(
+            f"`{file}` has the version {events[0].schema}, and this program reads {SCHEMA}"
+        )
+    return events
+
+
+def read_whole_events(file: Path, path: Path) -> tuple[Event, ...]:
+    """Every whole line of a trajectory in the run at `path`, with or without a beginning.
+
+    Raises:
+        UsageError: it is not there, cannot be read, or a line is no event.
+    """
     try:
         if file.stat().st_size > BYTES_MAX:
             raise UsageError(f"`{file}` is larger than a trajectory can be", hint=HINT)
-        events = read_trajectory(file)
+        return read_trajectory(file)
     except FileNotFoundError as error:
         raise UsageError(f"`{path}` holds no run", hint=HINT) from error
     except OSError as error:
@@ -163,13 +179,6 @@ def _read_events(file: Path, path: Path) -> tuple[Event, ...]:
         raise UsageError(
             f"`{file}` is no trajectory of this version: {error}", hint=HINT
         ) from error
-    if not events or not isinstance(events[0], Started):
-        raise UsageError(f"`{file}` has no beginning", hint=HINT)
-    if events[0].schema != SCHEMA:
-        raise UsageError(
-            f"`{file}` has the version {events[0].schema}, and this program reads {SCHEMA}"
-        )
-    return events
 
 
 def _read_text(file: Path) -> str | None:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nki_agent.base.bounded import IrregularError, TooLargeError, read_bounded
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_files
 from nki_agent.check.rules.nk107_imports import ALLOWED
 
 MAIN_NAME = "kernel.py"
 SOURCE_BYTES_MAX = 2 * 2**20
-"""A larger source file is refused before it is read."""
+"""A larger source file is refused, and no more of it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,12 @@ class Kernel:
 def read_source(path: Path) -> str:
     """Text of a source file; UsageError that says why it cannot be read."""
     try:
-        if path.stat().st_size > SOURCE_BYTES_MAX:
-            raise UsageError(f"`{path}` is larger than {SOURCE_BYTES_MAX} bytes")
-        return path.read_text(encoding="utf-8-sig")
+        data = read_bounded(path, SOURCE_BYTES_MAX)
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except TooLargeError as error:
+        raise UsageError(f"`{path}` is larger than {SOURCE_BYTES_MAX} bytes") from error
+    except IrregularError as error:
+        raise UsageError(f"`{path}` is no regular file", hint="name a Python file") from error
     except FileNotFoundError as error:
         raise UsageError(f"no file `{path}`", hint="check the path") from error
     except IsADirectoryError as error:

@@ -1,0 +1,40 @@
+"""Reads a file that somebody named, which may be anything.
+
+Law: reading ends. A device or a pipe is refused before it is read, except where a pipe is meant;
+no more bytes than the limit are kept, whatever size the file claims to have.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+class TooLargeError(Exception):
+    """The file holds more than the limit."""
+
+
+class IrregularError(Exception):
+    """The file is a device, a socket or a pipe."""
+
+
+def read_bounded(path: Path, limit: int, *, takes_pipe: bool = False) -> bytes:
+    """What the file holds.
+
+    Raises:
+        TooLargeError: It holds more than `limit` bytes.
+        IrregularError: It is no file with an end.
+        OSError: It cannot be read.
+    """
+    # Without a writer, opening a pipe would wait; where one is meant, that is right.
+    waits = takes_pipe and path.is_fifo()
+    flags = os.O_CLOEXEC | (0 if waits else os.O_NONBLOCK)
+    with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not (stat.S_ISREG(mode) or (takes_pipe and stat.S_ISFIFO(mode))):
+            raise IrregularError(str(path))
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise TooLargeError(str(path))
+    return data
