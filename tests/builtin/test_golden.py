@@ -50,7 +50,7 @@ KERNELS = (
     Operator("states", "states(x, y)", ((1, 30, 140), (1, 30, 7))),
     Operator("tril", "torch.tril(x)", ((150, 300),)),
 )
-RNN = """
+LOOPS = """
 
 def rnn(x, h, w):
     states = []
@@ -71,9 +71,14 @@ def states(x, y):
 """
 
 
+def golden_source(operator: Operator) -> str:
+    """The task of a golden kernel."""
+    return operator.source("bfloat16") + LOOPS
+
+
 @pytest.mark.parametrize("operator", KERNELS, ids=lambda o: o.name)
 def test_kernel_reads_as_written(operator: Operator, make_task: MakeTask) -> None:
-    text = write_kernel(make_task(operator.source("bfloat16") + RNN), Target.TRN2)
+    text = write_kernel(make_task(golden_source(operator)), Target.TRN2)
     path = GOLDEN / f"{operator.name}.txt"
     if os.environ.get("REMAKE"):
         path.write_text(text, encoding="utf-8")
