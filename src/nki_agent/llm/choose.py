@@ -166,7 +166,7 @@ def require_model(name: str) -> None:
         if kind == SCRIPTED and not Path(rest).is_fifo():
             read_script(Path(rest))
         # Recordings of a run of the benchmark are in folders of their own.
-        if kind == RECORDED and not any(Path(rest).glob(f"*/{TRAJECTORY}")):
+        if kind == RECORDED and not any(Path(rest).glob(f"attempts/*/{TRAJECTORY}")):
             read_recording(Path(rest))
         return
     if kind in PROVIDERS:
