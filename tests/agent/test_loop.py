@@ -206,7 +206,7 @@ def test_model_that_refuses_is_not_asked_again(lab: Lab) -> None:
 def test_used_up_script_is_a_model_error(lab: Lab) -> None:
     episode = lab.say(call("look_up", query="exp"))
     assert episode.end is End.MODEL_ERROR
-    assert "ends after 1 replies" in episode.message
+    assert "ends after 1 reply" in episode.message
 
 
 def test_tokens_end_it(lab: Lab) -> None:
