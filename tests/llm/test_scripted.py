@@ -24,7 +24,7 @@ def test_script_is_said_in_order() -> None:
 def test_used_up_script_says_how_long_it_was() -> None:
     model = ScriptedModel(["one"], name="scripted/a.jsonl")
     ask(model)
-    with pytest.raises(ModelError, match=r"script of `scripted/a.jsonl` ends after 1 replies"):
+    with pytest.raises(ModelError, match=r"script of `scripted/a.jsonl` ends after 1 reply"):
         ask(model)
 
 
