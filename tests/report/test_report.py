@@ -65,7 +65,7 @@ def test_page_of_an_author_is_of_one_target(tmp_path: Path) -> None:
 
 def test_report_has_every_figure(tmp_path: Path) -> None:
     text = write_report(read_results(write_usual_run(tmp_path)))
-    assert "3 of 4 attempts made" in text
+    assert "3 of 4 attempts are made" in text
     assert "| trn2 | 4 | 50.0 (15.0–85.0) | 25.0 (4.6–69.9) | 25.0 (4.6–69.9) |" in text
     assert "| pass@1 | 25.0" in text
     assert "NK501 ×1" in text

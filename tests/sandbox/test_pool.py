@@ -106,7 +106,7 @@ def test_result_over_the_limit_is_not_taken(sandbox: Sandbox) -> None:
 
 def test_exception_is_told_with_its_innermost_place(sandbox: Sandbox) -> None:
     outcome = run_source(sandbox, "raise ValueError('two\\nlines')")
-    assert re.fullmatch(r"ValueError: two�lines at <string>:\d+", outcome.detail)
+    assert re.fullmatch(r"ValueError: two lines at <string>:\d+", outcome.detail)
 
 
 def test_same_payload_gives_the_same_bytes_in_every_process() -> None:

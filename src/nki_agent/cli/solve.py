@@ -115,8 +115,7 @@ def solve(
             untrusted_task = True  # a person has seen it, and still it is a model's code
         if task is None:
             return ExitCode.NOT_RIGHT
-        require_readable(model, untrusted_task=untrusted_task)
-        source = read_text(task, what="task")
+        source = _read_source(task, model, untrusted_task=untrusted_task)
         config = SolveConfig(
             task=printable(task),
             task_source=short_hash(hash_text(source)),
@@ -140,6 +139,12 @@ def solve(
         config = _add_archive(config, archive, runs)
         how = Showing(models=models, clock=clock, shows_all=conversation, num_said=num_said)
         return _run_in_folder(task, source, config, runs, how, as_json=as_json)
+
+
+def _read_source(task: Path, model: str, *, untrusted_task: bool) -> str:
+    """The text of a task file that the author of this name may read."""
+    require_readable(model, untrusted_task=untrusted_task)
+    return read_text(task, what="task")
 
 
 def _add_archive(config: SolveConfig, archive: Path | None, runs: Path) -> SolveConfig:
