@@ -1,0 +1,128 @@
+"""Models and tokenizers on disk: loading them, adding adapters, and merging those.
+
+Law: nothing is fetched from anywhere unless the config allows it; what is missing is named before
+anything is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from nki_agent.base.errors import UsageError
+from nki_agent.train.config import LoraPart, ModelPart
+from nki_agent.train.tokens import Template
+
+CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
+OUTLINES: Final = {
+    "Qwen/Qwen3-Coder-30B-A3B-Instruct": "qwen3-coder-30b-a3b-instruct.json",
+}
+"""Shapes of models that can be planned for without their files."""
+
+
+def require_model(part: ModelPart) -> None:
+    """See that there is something to load.
+
+    Raises:
+        UsageError: no such model or adapter.
+    """
+    folder = Path(part.path)
+    if folder.is_dir():
+        if not (folder / CONFIG).is_file():
+            raise UsageError(f"{folder} holds no model: it has no {CONFIG}")
+    elif not part.allow_download:
+        raise UsageError(
+            f"there is no folder {part.path}",
+            hint="give a folder, or set `allow_download = true` in [model] to fetch it by name",
+        )
+    if part.adapter is not None and not (Path(part.adapter) / ADAPTER_CONFIG).is_file():
+        raise UsageError(
+            f"there is no adapter in {part.adapter}: it has no {ADAPTER_CONFIG}",
+            hint="give the folder that a training with [lora] has written, as `RUN/model`",
+        )
+
+
+def load_template(part: ModelPart) -> Template:
+    """The tokenizer and how it writes dialogues."""
+    tokenizer = AutoTokenizer.from_pretrained(
+        part.path, local_files_only=not part.allow_download
+    )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return Template(tokenizer, name=part.path)
+
+
+def load_model(part: ModelPart) -> Any:
+    """The weights, with the adapter that the config names merged into them."""
+    model = AutoModelForCausalLM.from_pretrained(
+        part.path,
+        dtype=getattr(torch, part.dtype),
+        attn_implementation=part.attention,
+        local_files_only=not part.allow_download,
+    )
+    # Balancing the experts is for pretraining; and a model saved with it on cannot generate.
+    if hasattr(model.config, "output_router_logits"):
+        model.config.output_router_logits = False
+    return model if part.adapter is None else merge(model, Path(part.adapter))
+
+
+def load_outline(part: ModelPart) -> Any:
+    """The model without memory: every shape, no weight.
+
+    Raises:
+        UsageError: nothing is known of it.
+    """
+    if Path(part.path).is_dir():
+        config = AutoConfig.from_pretrained(part.path, local_files_only=True)
+    elif part.path in OUTLINES:
+        text = files("nki_agent.train").joinpath("outlines", OUTLINES[part.path]).read_text("utf-8")
+        raw = json.loads(text)
+        config = AutoConfig.for_model(raw.pop("model_type"), **raw)
+    else:
+        raise UsageError(
+            f"the shapes of {part.path} are not known",
+            hint=f"give a folder with its {CONFIG}, or one of {', '.join(OUTLINES)}",
+        )
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config, dtype=getattr(torch, part.dtype))
+
+
+def make_lora(part: LoraPart) -> LoraConfig:
+    """The adapter in peft's words."""
+    return LoraConfig(
+        r=part.rank,
+        lora_alpha=part.alpha,
+        lora_dropout=part.dropout,
+        target_modules=list(part.modules),
+        target_parameters=list(part.expert_parameters) or None,
+        task_type="CAUSAL_LM",
+    )
+
+
+def add_adapter(model: Any, part: LoraPart) -> Any:
+    """The model with an adapter; its own weights are frozen.
+
+    Raises:
+        UsageError: the model has no such modules.
+    """
+    try:
+        return get_peft_model(model, make_lora(part))
+    except ValueError as error:
+        raise UsageError(f"[lora] does not fit the model: {error}") from error
+
+
+def merge(model: Any, adapter: Path) -> Any:
+    """The model with the adapter's update added to its weights."""
+    return PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+
+
+def save(model: Any, template: Template, folder: Path) -> None:
+    """Weights or adapter, and the tokenizer, as `hf/DIR` and servers load them."""
+    model.save_pretrained(folder)
+    template.tokenizer.save_pretrained(folder)
