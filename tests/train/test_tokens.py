@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def test_only_what_the_assistant_says_is_learned_with_its_ends(template: Templat
     text = learned_text(template)
     assert text.count("<|im_end|>") == 3
     assert text.count("<tool_call>") == 2
-    assert text.count(KERNEL) == 2
+    assert text.count(json.dumps(KERNEL)) == 2
     assert text.endswith("Done.<|im_end|>")
     for other in ("You write kernels", "Write relu", "tail is missing", "Judges", "<|im_start|>"):
         assert other not in text

@@ -22,6 +22,8 @@ class PromptKind(StrEnum):
     """Ranks, folds, tile plan, limits, instructions and a checklist."""
     PLAIN = "plain"
     """The form of the file, the arguments and the reference; nothing about ranks or the chip."""
+    SHORT = "short"
+    """Arguments and the reference's lines alone, with short answers, for small trained models."""
 
 
 class Tool(StrEnum):

@@ -18,6 +18,7 @@ from nki_agent.agent.ablation import Ablation, PromptKind, Tool
 from nki_agent.agent.cards import write_signature
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.plan import write_plan
+from nki_agent.agent.short import write_short_task
 from nki_agent.base.hashes import hash_text, short_hash
 from nki_agent.check.surface import KEPT, Surface
 from nki_agent.chip.spec import ChipSpec, Target, load_chip
@@ -87,6 +88,9 @@ def make_prompt(
             return Prompt(mode=mode, system=system, user=user, version=version)
         case PromptKind.PLAIN:
             system = _write_plain(target=target, surface=surface, working=working)
+            return Prompt(mode=mode, system=system, user=user, version=version)
+        case PromptKind.SHORT:
+            system, user = _read("short.md").strip(), write_short_task(task)
             return Prompt(mode=mode, system=system, user=user, version=version)
 
 

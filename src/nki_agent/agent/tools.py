@@ -31,7 +31,7 @@ from nki_agent.agent.fixes import find_fix
 from nki_agent.agent.judging import Judging
 from nki_agent.agent.library import Library
 from nki_agent.agent.outlines import write_outline
-from nki_agent.agent.repeats import Repeats, name_kernel
+from nki_agent.agent.repeats import Earlier, Repeats, name_kernel
 from nki_agent.agent.tool_specs import (
     KERNELS_MAX,
     ProfileArguments,
@@ -203,7 +203,19 @@ class Toolbox:
         verdict = await self._judge_next(source)
         draft = await self._note(source, Tool.VERIFY, verdict.stage, verdict.diagnostics)
         self._remember(source, verdict.stage, latency_ns=verdict.latency_ns)
-        return Answer(text=write_verdict(verdict, draft), stage=verdict.stage)
+        return Answer(text=self._write(verdict, draft), stage=verdict.stage)
+
+    def _write(self, verdict: Verdict, draft: Draft) -> str:
+        """What a model reads of a verdict."""
+        return write_verdict(verdict, draft)
+
+    def _write_look(self, found: Look, draft: Draft) -> str:
+        """What a model reads of a look."""
+        return write_look(found, draft)
+
+    def _write_same(self, earlier: Earlier, draft: Draft) -> str:
+        """What a model reads when it sends a kernel again."""
+        return write_same(earlier, draft)
 
     async def _judge_next(self, source: str) -> Verdict:
         self._judgements += 1
@@ -243,7 +255,7 @@ class Toolbox:
         if earlier is None:
             return None
         self._remember(source, earlier.stage)
-        return Answer(text=write_same(earlier, self._plain(source)), stage=earlier.stage)
+        return Answer(text=self._write_same(earlier, self._plain(source)), stage=earlier.stage)
 
     async def _compile(self, arguments: Json) -> Answer:
         source = self._find_source(arguments)
@@ -254,7 +266,7 @@ class Toolbox:
             return same
         found = await self._look_at(source)
         draft = await self._note(source, Tool.COMPILE, found.stage, found.diagnostics)
-        return Answer(text=write_look(found, draft), stage=found.stage)
+        return Answer(text=self._write_look(found, draft), stage=found.stage)
 
     async def _verify(self, arguments: Json) -> Answer:
         source = self._find_source(arguments)

@@ -11,7 +11,7 @@ from nki_agent.agent.ablation import Ablation, PromptKind, make_ablation
 from nki_agent.agent.episode import Mode
 from nki_agent.cli.option_group import takes_options
 
-PROMPT_HELP = "`rank-aware`, or `plain`: no ranks, limits, plan or instructions."
+PROMPT_HELP = "`rank-aware`; `plain`: no ranks, limits, plan; `short`: for small trained models."
 TOOLS_HELP = "`all`, `none`, or some: `compile,verify`. Left out: all, in a loop."
 OPTIONS: dict[str, Any] = {
     "prompt": Annotated[PromptKind, typer.Option(help=PROMPT_HELP)],

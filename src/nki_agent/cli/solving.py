@@ -26,7 +26,8 @@ from nki_agent.agent.library import find_library
 from nki_agent.agent.loop import solve as run_episode
 from nki_agent.agent.past import begin_or_go_on, make_start
 from nki_agent.agent.prompt import make_prompt
-from nki_agent.agent.tools import Shelf, Toolbox
+from nki_agent.agent.short import choose_toolbox
+from nki_agent.agent.tools import Shelf
 from nki_agent.agent.trajectory import Trajectory
 from nki_agent.base.clock import Clock
 from nki_agent.builtin.author import BuiltinAuthor
@@ -127,7 +128,7 @@ class Run:
     def _carry_out_sample(self, number: int, *, before: Sequence[Episode]) -> Episode:
         config = self.config
         seed = sample_seed(config.seed, number)
-        tools = Toolbox(
+        tools = choose_toolbox(config.ablation)(
             OneJudge(self.judge, self.task),
             target=config.target,
             root_seed=seed,

@@ -19,7 +19,8 @@ from nki_agent.agent.judging import Judging
 from nki_agent.agent.loop import solve
 from nki_agent.agent.past import begin_or_go_on, make_start
 from nki_agent.agent.prompt import WHOLE, make_prompt
-from nki_agent.agent.tools import Shelf, Toolbox
+from nki_agent.agent.short import choose_toolbox
+from nki_agent.agent.tools import Shelf
 from nki_agent.agent.trajectory import Trajectory, Watch, watch_nothing
 from nki_agent.base.clock import Clock
 from nki_agent.base.diagnostic import Severity, clean
@@ -73,7 +74,7 @@ async def run_attempt(
 ) -> Attempt:
     """Let the model solve the task; judge what it hands in, and claim its speed if asked."""
     task, target = assignment.task, assignment.target
-    tools = Toolbox(
+    tools = choose_toolbox(assignment.ablation)(
         judging,
         target=target,
         root_seed=assignment.root_seed,

@@ -76,7 +76,7 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
         mode: `loop` with tools, or `single-shot`.
         surface: `nki`, or `isa`: instructions alone, at explicit addresses.
         turns: Most model calls in a loop; 10, on `isa` 15, 20, 25 by level, if left out.
-        prompt: `rank-aware` or `plain`.
+        prompt: `rank-aware`, `plain` or `short`.
         tools: `all`, `none`, or some: `compile,verify`.
         perf: Try right kernels at their perf shapes too; only those count as fast.
         seed: Root seed of the secret inputs; drawn if left out.

@@ -7,7 +7,7 @@ failed one. Equal kernels of one task and seed are judged once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nki_agent.agent.ablation import Ablation
@@ -15,7 +15,7 @@ from nki_agent.agent.episode import End, Episode, Limits, Mode
 from nki_agent.agent.judging import FarmJudging, Judging
 from nki_agent.agent.loop import solve
 from nki_agent.agent.prompt import make_prompt
-from nki_agent.agent.tools import Toolbox
+from nki_agent.agent.short import choose_toolbox
 from nki_agent.agent.trajectory import Trajectory
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import MachineError
@@ -161,7 +161,7 @@ class Workbench:
             room_tokens=way.room_tokens,
             name="training",
         )
-        tools = Toolbox(
+        tools = choose_toolbox(way.ablation)(
             judging, target=way.target, root_seed=root_seed, tools=way.ablation.tools
         )
         prompt = make_prompt(
@@ -211,11 +211,3 @@ class Workbench:
             target=self._way.target,
             is_task_trusted=entry.is_trusted,
         )
-
-
-def group_by_task(attempts: Sequence[Attempted], size: int) -> list[list[Attempted]]:
-    """Attempts in their order, `size` of one task each."""
-    return [list(attempts[i : i + size]) for i in range(0, len(attempts), size)]
-
-
-Watch = Callable[[str], None]

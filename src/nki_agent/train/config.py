@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from nki_agent.agent.ablation import PromptKind
 from nki_agent.agent.episode import Mode
 from nki_agent.base.errors import UsageError
 from nki_agent.chip.spec import Target
@@ -161,11 +162,16 @@ class GenerationPart(_Part, frozen=True, kw_only=True):
 
     temperature: float = 1.0
     top_p: float = 1.0
-    completion_tokens: int = 4096
+    reply_tokens: int = 4096
+    """Of one reply."""
+    completion_tokens: int = 16_384
     """Of all replies of an attempt and what tools answer between them."""
     turns: int = 10
     """Of the loop; a single shot has one."""
     mode: Mode = Mode.LOOP
+    prompt: PromptKind = PromptKind.RANK_AWARE
+    tools: str = "all"
+    """As `--tools` of the commands takes them."""
     vllm: Literal["none", "colocate", "server"] = "none"
     vllm_memory_share: float = 0.35
     vllm_tensor_parallel: int = 1

@@ -50,9 +50,7 @@ def require_model(part: ModelPart) -> None:
 
 def load_template(part: ModelPart) -> Template:
     """The tokenizer and how it writes dialogues."""
-    tokenizer = AutoTokenizer.from_pretrained(
-        part.path, local_files_only=not part.allow_download
-    )
+    tokenizer = AutoTokenizer.from_pretrained(part.path, local_files_only=not part.allow_download)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return Template(tokenizer, name=part.path)
@@ -90,7 +88,8 @@ def load_outline(part: ModelPart) -> Any:
             hint=f"give a folder with its {CONFIG}, or one of {', '.join(OUTLINES)}",
         )
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config, dtype=getattr(torch, part.dtype))
+        make: Any = AutoModelForCausalLM.from_config
+        return make(config, dtype=getattr(torch, part.dtype))
 
 
 def make_lora(part: LoraPart) -> LoraConfig:

@@ -1,0 +1,230 @@
+"""The folder of one training: its config, what it measured, its checkpoints and its model.
+
+Law: the same config in the same place goes on where it was stopped; another one never mixes with
+it. A checkpoint that a crash cut short is not one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import nki_agent
+from nki_agent.base.clock import Clock
+from nki_agent.base.errors import UsageError
+from nki_agent.base.hashes import hash_text
+from nki_agent.base.jsonl import append_line, read_lines
+from nki_agent.base.writing import path_error
+from nki_agent.train.config import GrpoConfig, SftConfig, write_config
+
+HASH_DIGITS = 6
+PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+STATE = "trainer_state.json"
+"""What a checkpoint's folder gets last."""
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+
+
+class Versions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the figures of a training depend on beside its config."""
+
+    tool: str
+    packages: dict[str, str]
+    data: str
+    """Hash of the rows that it learns from."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a training came to."""
+
+    steps: int
+    parameters: int
+    trainable: int
+    rows: int
+    left_out: int
+    """Dialogues longer than the limit."""
+    final: dict[str, float]
+    """The last value of each measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingFolder:
+    """The files of one training by their meaning."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The config with every default; `nki-agent train` takes it as it is."""
+        return self.path / "config.toml"
+
+    @property
+    def versions(self) -> Path:
+        """Of everything that figures depend on."""
+        return self.path / "versions.json"
+
+    @property
+    def measures(self) -> Path:
+        """A line for each logged step."""
+        return self.path / "measures.jsonl"
+
+    @property
+    def attempts(self) -> Path:
+        """A line for each attempt of GRPO."""
+        return self.path / "attempts.jsonl"
+
+    @property
+    def curves(self) -> Path:
+        """The measures as a picture."""
+        return self.path / "curves.svg"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where it goes on from."""
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """Weights or adapter, and tokenizer, when it is done."""
+        return self.path / "model"
+
+    @property
+    def tasks(self) -> Path:
+        """Task files for the judge's workers."""
+        return self.path / "tasks"
+
+    @property
+    def summary(self) -> Path:
+        """There when it is done."""
+        return self.path / "summary.json"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has nothing left to do."""
+        return self.summary.is_file()
+
+    def find_checkpoint(self) -> Path | None:
+        """The last whole one."""
+        found = [
+            (int(match[1]), path)
+            for path in self.checkpoints.glob("checkpoint-*")
+            if (match := _CHECKPOINT.fullmatch(path.name)) and (path / STATE).is_file()
+        ]
+        return max(found)[1] if found else None
+
+    def drop_torn_checkpoints(self) -> None:
+        """Delete what a crash left of one."""
+        for path in self.checkpoints.glob("checkpoint-*"):
+            if not (path / STATE).is_file():
+                shutil.rmtree(path)
+
+    def forget_after(self, step: int) -> None:
+        """Take away the lines of steps that will be made again."""
+        for path in (self.measures, self.attempts):
+            if path.exists():
+                kept = [line for line in read_lines(path) if line["step"] <= step]
+                part = path.with_name(f"{path.name}.part")
+                part.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in kept))
+                part.replace(path)
+
+    def add_measures(self, step: int, measures: dict[str, float]) -> None:
+        """Write one line."""
+        append_line(self.measures, {"step": step, **measures})
+
+    def read_measures(self) -> list[dict[str, Any]]:
+        """All lines so far."""
+        return list(read_lines(self.measures)) if self.measures.exists() else []
+
+    def write_summary(self, summary: Summary) -> None:
+        """The last thing of a training."""
+        data = msgspec.json.format(msgspec.json.encode(summary), indent=2)
+        self.summary.write_bytes(data + b"\n")
+
+
+def open_folder(
+    config: SftConfig | GrpoConfig, *, kind: str, subject: str, out: Path | None, clock: Clock
+) -> TrainingFolder:
+    """The folder of this config: the one that it has already, else a new one under `runs`.
+
+    Raises:
+        UsageError: `out` holds another training, or cannot be made.
+    """
+    text = write_config(config)
+    if out is None:
+        name = f"{kind}-{subject}-{hash_text(text)[:HASH_DIGITS]}"
+        runs = Path("runs")
+        known = sorted(path for path in runs.glob(f"*-{name}") if path.is_dir())
+        out = known[-1] if known else runs / f"{clock.now():%Y-%m-%d}-{name}"
+    folder = TrainingFolder(out)
+    try:
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        if not folder.config.exists():
+            folder.config.write_text(text, encoding="utf-8")
+        elif folder.config.read_text(encoding="utf-8") != text:
+            raise UsageError(
+                f"{out} holds a training with another config",
+                hint=f"give another `--out`, or the config {folder.config}",
+            )
+    except OSError as error:
+        raise path_error(f"make the run's folder `{out}`", error) from error
+    return folder
+
+
+@contextmanager
+def alone_in(folder: TrainingFolder) -> Iterator[None]:
+    """Only one process trains in a folder; the others of one training don't ask.
+
+    Raises:
+        UsageError: another one is there.
+    """
+    with (folder.path / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"another process trains in {folder.path}",
+                hint="wait for it, or give another `--out`",
+            ) from error
+        yield
+
+
+def note_versions(folder: TrainingFolder, *, data: str) -> None:
+    """Write what is in use.
+
+    Raises:
+        UsageError: the folder's training began with other data.
+    """
+    found = Versions(
+        tool=nki_agent.__version__,
+        packages={name: importlib.metadata.version(name) for name in PACKAGES},
+        data=data,
+    )
+    if folder.versions.exists():
+        earlier = msgspec.json.decode(folder.versions.read_bytes(), type=Versions)
+        if earlier.data != data:
+            raise UsageError(
+                f"the data have changed since {folder.path} began",
+                hint="bring the data back, or begin anew with another `--out`",
+            )
+    folder.versions.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+
+
+def is_first_process() -> bool:
+    """Whether this is the process that writes: all but one of a training over GPUs don't."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def say(text: str) -> None:
+    """A line for whoever watches."""
+    if is_first_process():
+        sys.stderr.write(text + "\n")

@@ -1,0 +1,161 @@
+"""GRPO: a model tries each task several times, and does more of what did better than the mean.
+
+Law: attempts are made by the agent's own loop and judged by the judge; an attempt that the machine
+lost moves nothing. Every attempt is written down with what each reward would have paid it. Needs
+the `train` extra.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+from trl.trainer.grpo_config import GRPOConfig as TrlConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from nki_agent.agent.ablation import make_ablation
+from nki_agent.agent.episode import Mode
+from nki_agent.base.clock import Clock
+from nki_agent.base.hashes import hash_text
+from nki_agent.base.seeds import rng_for
+from nki_agent.chip.spec import Target
+from nki_agent.farm.executor import Executor
+from nki_agent.train.arguments import common_arguments, guard_memory, hush, remove_printer
+from nki_agent.train.attempts import Way
+from nki_agent.train.config import GenerationPart, GrpoConfig
+from nki_agent.train.curves import draw_curves
+from nki_agent.train.folder import Summary, TrainingFolder, is_first_process, note_versions, say
+from nki_agent.train.groups import plan_tasks, require_whole_groups
+from nki_agent.train.measuring import Measuring
+from nki_agent.train.reward import find_reward
+from nki_agent.train.rollouts import Rollouts
+from nki_agent.train.shelf import Shelf
+from nki_agent.train.tokens import Template
+from nki_agent.train.weights import add_adapter, load_model, load_template, require_model, save
+
+FINAL = ("reward", "right", "compiled", "equal_groups")
+
+
+def run_grpo(
+    config: GrpoConfig, folder: TrainingFolder, *, executor: Executor, clock: Clock
+) -> Summary:
+    """Train, or go on; the model is in `folder.model` at the end.
+
+    Raises:
+        UsageError: model, tasks, reward or sizes cannot be used.
+        MachineError: the memory does not suffice.
+    """
+    hush()
+    find_reward(config.reward)
+    own_attempts = require_whole_groups(config)
+    require_model(config.model)
+    template = load_template(config.model)
+    shelf = Shelf(Path(config.tasks), folder=folder.tasks)
+    rows = plan_tasks(
+        shelf.list_split(config.split),
+        config.curriculum,
+        steps=config.steps,
+        tasks_per_step=config.tasks_per_step,
+        rng=rng_for(config.seed, "curriculum"),
+    )
+    if is_first_process():
+        note_versions(folder, data=hash_text("".join(row.sha256 for row in rows)))
+        folder.drop_torn_checkpoints()
+    way = make_way(config.generation, template, target=config.target)
+    rollouts = Rollouts(config, way, shelf, executor=executor, clock=clock, folder=folder)
+    with guard_memory("a smaller `batch`, or fewer `generation.completion_tokens`"):
+        torch.manual_seed(config.seed)
+        model = load_model(config.model)
+        if config.lora is not None:
+            model = add_adapter(model, config.lora)
+        os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+        trainer = GRPOTrainer(
+            model=model,
+            args=make_arguments(config, folder, own_attempts=own_attempts),
+            # The agent's own prompt takes the place of the task's name when attempts are made.
+            train_dataset=Dataset.from_list([{"prompt": row.id} for row in rows]),
+            reward_funcs=rollouts.pay,
+            rollout_func=rollouts.roll_out,
+            processing_class=template.tokenizer,
+            callbacks=[Measuring(folder)],
+        )
+        remove_printer(trainer)
+        checkpoint = folder.find_checkpoint()
+        if checkpoint is not None:
+            say(f"going on from {checkpoint.name}")
+        step = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+        folder.forget_after(step)
+        rollouts.remember()
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    shelf.close()
+    summary = Summary(
+        steps=trainer.state.global_step,
+        parameters=sum(p.numel() for p in model.parameters()),
+        trainable=sum(p.numel() for p in model.parameters() if p.requires_grad),
+        rows=len(rows),
+        left_out=0,
+        final=_list_final(folder),
+    )
+    trained = trainer.accelerator.unwrap_model(trainer.model)
+    if is_first_process():
+        save(trained, template, folder.model)
+        draw_curves(folder.read_measures(), folder.curves)
+        folder.write_summary(summary)
+    return summary
+
+
+def make_way(generation: GenerationPart, template: Template, *, target: Target) -> Way:
+    """How attempts are made.
+
+    Raises:
+        UsageError: its tools do not exist, or a single shot has some.
+    """
+    is_single = generation.mode is Mode.SINGLE_SHOT
+    tools = None if is_single else generation.tools
+    return Way(
+        template=template,
+        mode=generation.mode,
+        turns=generation.turns,
+        reply_tokens=generation.reply_tokens,
+        room_tokens=generation.reply_tokens if is_single else generation.completion_tokens,
+        target=target,
+        ablation=make_ablation(generation.prompt, tools, mode=generation.mode),
+    )
+
+
+def make_arguments(config: GrpoConfig, folder: TrainingFolder, *, own_attempts: int) -> TrlConfig:
+    """The config in TRL's words."""
+    generation = config.generation
+    return TrlConfig(
+        **common_arguments(config, folder, steps=config.steps, dtype=config.model.dtype),
+        per_device_train_batch_size=config.batch,
+        gradient_accumulation_steps=own_attempts // config.batch,
+        steps_per_generation=own_attempts // config.batch,
+        num_generations=config.attempts,
+        num_iterations=1,
+        shuffle_dataset=False,  # the curriculum has put the tasks in order
+        max_completion_length=generation.reply_tokens,
+        temperature=generation.temperature,
+        top_p=generation.top_p,
+        use_vllm=generation.vllm != "none",
+        vllm_mode="server" if generation.vllm == "server" else "colocate",
+        vllm_gpu_memory_utilization=generation.vllm_memory_share,
+        vllm_tensor_parallel_size=generation.vllm_tensor_parallel,
+        beta=config.beta,
+        epsilon=config.clip_low,
+        epsilon_high=config.clip_high,
+        loss_type=config.loss,
+        scale_rewards="group" if config.scale_by_spread else "none",
+        mask_truncated_completions=False,
+        router_aux_loss_coef=0.0,
+        log_completions=False,
+    )
+
+
+def _list_final(folder: TrainingFolder) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for line in folder.read_measures():
+        found.update({name: line[name] for name in FINAL if name in line})
+    return found

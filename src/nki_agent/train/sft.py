@@ -1,0 +1,184 @@
+"""Supervised fine-tuning: a model learns to say what the assistant says in dialogues.
+
+Law: the loss is on the assistant's tokens alone. A run that was killed goes on from its last
+checkpoint and gives what it would have given. Needs the `train` extra.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from datasets import Dataset
+from trl.trainer.sft_config import SFTConfig as TrlConfig
+from trl.trainer.sft_trainer import SFTTrainer
+
+from nki_agent.base.errors import UsageError
+from nki_agent.train.arguments import common_arguments, guard_memory, hush, remove_printer
+from nki_agent.train.config import SftConfig
+from nki_agent.train.curves import draw_curves
+from nki_agent.train.dialogues import Dialogues, read_dialogues, tokenize_all
+from nki_agent.train.folder import (
+    Summary,
+    TrainingFolder,
+    is_first_process,
+    note_versions,
+    say,
+)
+from nki_agent.train.measuring import Measuring
+from nki_agent.train.tokens import Template
+from nki_agent.train.weights import add_adapter, load_model, load_template, require_model, save
+
+FINAL = ("loss", "eval_loss", "mean_token_accuracy", "eval_mean_token_accuracy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Tokenised dialogues."""
+
+    dataset: Dataset
+    left_out: int
+
+
+def run_sft(config: SftConfig, folder: TrainingFolder) -> Summary:
+    """Train, or go on; the model is in `folder.model` at the end.
+
+    Raises:
+        UsageError: model, data or packing cannot be used.
+        MachineError: the memory does not suffice.
+    """
+    hush()
+    require_model(config.model)
+    require_packing(config)
+    data = read_dialogues(
+        config.data, split=config.data.split, limit=config.data.limit, seed=config.seed
+    )
+    template = load_template(config.model)
+    train = make_rows(data, template, max_tokens=config.data.max_tokens)
+    held_out = _read_held_out(config, template)
+    if is_first_process():
+        note_versions(folder, data=data.digest)
+        folder.drop_torn_checkpoints()
+    with guard_memory("a smaller `batch` with a larger `accumulate`, or fewer `data.max_tokens`"):
+        torch.manual_seed(config.seed)
+        model = load_model(config.model)
+        if config.lora is not None:
+            model = add_adapter(model, config.lora)
+        trainer = SFTTrainer(
+            model=model,
+            args=make_arguments(config, folder, num_rows=len(train.dataset)),
+            train_dataset=train.dataset,
+            eval_dataset=held_out,
+            processing_class=template.tokenizer,
+            callbacks=[Measuring(folder)],
+        )
+        remove_printer(trainer)
+        checkpoint = folder.find_checkpoint()
+        if checkpoint is not None:
+            say(f"going on from {checkpoint.name}")
+        folder.forget_after(_step_of(checkpoint))
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        final = _measure_end(trainer, has_held_out=held_out is not None)
+    summary = Summary(
+        steps=trainer.state.global_step,
+        parameters=sum(p.numel() for p in model.parameters()),
+        trainable=sum(p.numel() for p in model.parameters() if p.requires_grad),
+        rows=len(train.dataset),
+        left_out=train.left_out,
+        final=final,
+    )
+    trained = trainer.accelerator.unwrap_model(trainer.model)
+    if is_first_process():
+        trained.config.output_router_logits = False
+        save(trained, template, folder.model)
+        draw_curves(folder.read_measures(), folder.curves)
+        folder.write_summary(summary)
+    return summary
+
+
+def require_packing(config: SftConfig) -> None:
+    """See that packed dialogues don't read each other.
+
+    Raises:
+        UsageError: the attention cannot keep them apart.
+    """
+    if config.packing and config.model.attention != "flash_attention_2":
+        raise UsageError(
+            f"packing with the attention `{config.model.attention}` lets packed dialogues read"
+            " each other",
+            hint='set `attention = "flash_attention_2"` in [model], or `packing = false`',
+        )
+
+
+def make_rows(data: Dialogues, template: Template, *, max_tokens: int) -> Rows:
+    """The dialogues as tokens.
+
+    Raises:
+        UsageError: none is short enough.
+    """
+    found = list(tokenize_all(data, template, max_tokens=max_tokens))
+    kept = [
+        {"input_ids": tokens.ids, "assistant_masks": tokens.learned}
+        for _, tokens in found
+        if tokens is not None
+    ]
+    if not kept:
+        raise UsageError(
+            f"all {len(found)} dialogues are longer than {max_tokens} tokens",
+            hint="raise `max_tokens` in [data]",
+        )
+    left_out = len(found) - len(kept)
+    if left_out:
+        say(f"{left_out} of {len(found)} dialogues are longer than {max_tokens} tokens: left out")
+    return Rows(dataset=Dataset.from_list(kept), left_out=left_out)
+
+
+def make_arguments(config: SftConfig, folder: TrainingFolder, *, num_rows: int) -> TrlConfig:
+    """The config in TRL's words."""
+    devices = max(config.hardware.gpus, 1)
+    per_epoch = math.ceil(num_rows / (config.batch * config.accumulate * devices))
+    steps = config.steps or max(1, math.ceil(config.epochs * per_epoch))
+    common = common_arguments(config, folder, steps=steps, dtype=config.model.dtype)
+    return TrlConfig(
+        **common,
+        per_device_train_batch_size=config.batch,
+        per_device_eval_batch_size=config.batch,
+        gradient_accumulation_steps=config.accumulate,
+        max_length=config.data.max_tokens,
+        packing=config.packing,
+        packing_strategy="bfd",
+        assistant_only_loss=False,  # the rows say which tokens are learned
+        completion_only_loss=False,
+        loss_type="nll",
+        router_aux_loss_coef=0.0,
+        eval_strategy="steps" if config.evaluate.every_steps else "no",
+        eval_steps=config.evaluate.every_steps or None,
+    )
+
+
+def _read_held_out(config: SftConfig, template: Template) -> Dataset | None:
+    evaluate = config.evaluate
+    try:
+        data = read_dialogues(
+            config.data, split=evaluate.split, limit=evaluate.limit, seed=config.seed
+        )
+    except UsageError:
+        if evaluate.every_steps:
+            raise
+        return None
+    return make_rows(data, template, max_tokens=config.data.max_tokens).dataset
+
+
+def _measure_end(trainer: SFTTrainer, *, has_held_out: bool) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for line in trainer.state.log_history:
+        found.update(line)
+    if has_held_out:
+        found.update(trainer.evaluate())
+    return {name: float(found[name]) for name in FINAL if name in found}
+
+
+def _step_of(checkpoint: Any) -> int:
+    return 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
