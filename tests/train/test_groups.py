@@ -84,16 +84,20 @@ def test_groups_with_one_reward_are_equal_and_others_are_not() -> None:
     assert not is_equal([0.3, 0.30001])
 
 
-def config(**changes: int) -> GrpoConfig:
-    gpus = changes.pop("gpus", 0)
+def config(*, tasks_per_step: int, batch: int, gpus: int = 0) -> GrpoConfig:
     return GrpoConfig(
-        model=ModelPart(path="m"), tasks="t", hardware=HardwarePart(gpus=gpus), **changes
+        model=ModelPart(path="m"),
+        tasks="t",
+        hardware=HardwarePart(gpus=gpus),
+        attempts=4,
+        tasks_per_step=tasks_per_step,
+        batch=batch,
     )
 
 
 def test_a_group_stays_on_one_device() -> None:
-    assert require_whole_groups(config(tasks_per_step=8, attempts=4, batch=4, gpus=8)) == 4
+    assert require_whole_groups(config(tasks_per_step=8, batch=4, gpus=8)) == 4
     with pytest.raises(UsageError, match="6 tasks a step can't be spread over 4 devices"):
-        require_whole_groups(config(tasks_per_step=6, attempts=4, batch=4, gpus=4))
+        require_whole_groups(config(tasks_per_step=6, batch=4, gpus=4))
     with pytest.raises(UsageError, match="`batch` is 5"):
-        require_whole_groups(config(tasks_per_step=4, attempts=4, batch=5))
+        require_whole_groups(config(tasks_per_step=4, batch=5))

@@ -39,7 +39,9 @@ def write_model(folder: Path, texts: Iterable[str], *, seed: int = 0) -> Path:
     """A folder with a random Qwen3-MoE of about 0.2 million parameters, and its tokenizer."""
     tokenizer = make_tokenizer(texts)
     torch.manual_seed(seed)
-    config = Qwen3MoeConfig(
+    make_config: Any = Qwen3MoeConfig
+    make_weights: Any = Qwen3MoeForCausalLM
+    config = make_config(
         vocab_size=len(tokenizer),
         hidden_size=64,
         intermediate_size=128,
@@ -57,6 +59,6 @@ def write_model(folder: Path, texts: Iterable[str], *, seed: int = 0) -> Path:
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    Qwen3MoeForCausalLM(config).save_pretrained(folder)
+    make_weights(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from datasets import Dataset
 from trl.trainer.grpo_config import GRPOConfig as TrlConfig
-from trl.trainer.grpo_trainer import GRPOTrainer
 
 from nki_agent.agent.ablation import make_ablation
 from nki_agent.agent.episode import Mode
@@ -24,6 +23,7 @@ from nki_agent.chip.spec import Target
 from nki_agent.farm.executor import Executor
 from nki_agent.train.arguments import common_arguments, guard_memory, hush, remove_printer
 from nki_agent.train.attempts import Way
+from nki_agent.train.checkpoints import WholeGrpoTrainer
 from nki_agent.train.config import GenerationPart, GrpoConfig
 from nki_agent.train.curves import draw_curves
 from nki_agent.train.folder import Summary, TrainingFolder, is_first_process, note_versions, say
@@ -38,19 +38,28 @@ from nki_agent.train.weights import add_adapter, load_model, load_template, requ
 FINAL = ("reward", "right", "compiled", "equal_groups")
 
 
+def require_ready(config: GrpoConfig) -> None:
+    """See what can be seen before anything is made.
+
+    Raises:
+        UsageError: no such reward, model or adapter, or sizes that don't fit together.
+    """
+    find_reward(config.reward)
+    require_whole_groups(config)
+    require_model(config.model)
+
+
 def run_grpo(
     config: GrpoConfig, folder: TrainingFolder, *, executor: Executor, clock: Clock
 ) -> Summary:
-    """Train, or go on; the model is in `folder.model` at the end.
+    """Train, or go on, what `require_ready` has seen; the model is in `folder.model` at the end.
 
     Raises:
-        UsageError: model, tasks, reward or sizes cannot be used.
+        UsageError: the tasks cannot be used.
         MachineError: the memory does not suffice.
     """
     hush()
-    find_reward(config.reward)
     own_attempts = require_whole_groups(config)
-    require_model(config.model)
     template = load_template(config.model)
     shelf = Shelf(Path(config.tasks), folder=folder.tasks)
     rows = plan_tasks(
@@ -71,7 +80,7 @@ def run_grpo(
         if config.lora is not None:
             model = add_adapter(model, config.lora)
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-        trainer = GRPOTrainer(
+        trainer = WholeGrpoTrainer(
             model=model,
             args=make_arguments(config, folder, own_attempts=own_attempts),
             # The agent's own prompt takes the place of the task's name when attempts are made.

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from datasets import Dataset
 from trl.trainer.sft_config import SFTConfig as TrlConfig
-from trl.trainer.sft_trainer import SFTTrainer
 
 from nki_agent.base.errors import UsageError
 from nki_agent.train.arguments import common_arguments, guard_memory, hush, remove_printer
+from nki_agent.train.checkpoints import WholeSftTrainer
 from nki_agent.train.config import SftConfig
 from nki_agent.train.curves import draw_curves
 from nki_agent.train.dialogues import Dialogues, read_dialogues, tokenize_all
@@ -42,16 +42,24 @@ class Rows:
     left_out: int
 
 
-def run_sft(config: SftConfig, folder: TrainingFolder) -> Summary:
-    """Train, or go on; the model is in `folder.model` at the end.
+def require_ready(config: SftConfig) -> None:
+    """See what can be seen before anything is made.
 
     Raises:
-        UsageError: model, data or packing cannot be used.
+        UsageError: no such model or adapter, or packing that the attention cannot do.
+    """
+    require_model(config.model)
+    require_packing(config)
+
+
+def run_sft(config: SftConfig, folder: TrainingFolder) -> Summary:
+    """Train, or go on, what `require_ready` has seen; the model is in `folder.model` at the end.
+
+    Raises:
+        UsageError: the data cannot be used.
         MachineError: the memory does not suffice.
     """
     hush()
-    require_model(config.model)
-    require_packing(config)
     data = read_dialogues(
         config.data, split=config.data.split, limit=config.data.limit, seed=config.seed
     )
@@ -66,7 +74,7 @@ def run_sft(config: SftConfig, folder: TrainingFolder) -> Summary:
         model = load_model(config.model)
         if config.lora is not None:
             model = add_adapter(model, config.lora)
-        trainer = SFTTrainer(
+        trainer = WholeSftTrainer(
             model=model,
             args=make_arguments(config, folder, num_rows=len(train.dataset)),
             train_dataset=train.dataset,
@@ -171,7 +179,7 @@ def _read_held_out(config: SftConfig, template: Template) -> Dataset | None:
     return make_rows(data, template, max_tokens=config.data.max_tokens).dataset
 
 
-def _measure_end(trainer: SFTTrainer, *, has_held_out: bool) -> dict[str, float]:
+def _measure_end(trainer: WholeSftTrainer, *, has_held_out: bool) -> dict[str, float]:
     found: dict[str, float] = {}
     for line in trainer.state.log_history:
         found.update(line)

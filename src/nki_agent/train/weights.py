@@ -125,3 +125,17 @@ def save(model: Any, template: Template, folder: Path) -> None:
     """Weights or adapter, and the tokenizer, as `hf/DIR` and servers load them."""
     model.save_pretrained(folder)
     template.tokenizer.save_pretrained(folder)
+
+
+def merge_folder(adapter: Path, out: Path) -> None:
+    """Write the weights that an adapter names, with the adapter added, and its tokenizer.
+
+    Raises:
+        UsageError: there is no adapter, or its weights are not there.
+    """
+    if not (adapter / ADAPTER_CONFIG).is_file():
+        raise UsageError(f"there is no adapter in {adapter}: it has no {ADAPTER_CONFIG}")
+    base = json.loads((adapter / ADAPTER_CONFIG).read_text("utf-8"))["base_model_name_or_path"]
+    part = ModelPart(path=base, adapter=str(adapter))
+    require_model(part)
+    save(load_model(part), load_template(ModelPart(path=str(adapter))), out)

@@ -1,0 +1,182 @@
+"""`nki-agent train`: SFT and GRPO on the corpus, and merging an adapter."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from nki_agent.base.clock import SystemClock
+from nki_agent.base.errors import UsageError
+from nki_agent.cli.command import ExitCode, guard
+from nki_agent.cli.inputs import JSON_HELP
+from nki_agent.cli.screen import say, show, show_json
+from nki_agent.farm.local import LocalExecutor
+from nki_agent.train.config import GrpoConfig, SftConfig, read_config
+from nki_agent.train.folder import TrainingFolder, alone_in, is_first_process, open_folder
+
+PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "matplotlib")
+OUT_HELP = "The run's folder; the same config goes on in it. By default a new one under `runs`."
+DRY_HELP = "Load no weights: say what would be trained and what each GPU needs, then stop."
+FITS_HELP = "(exit 1 where it does not fit)"
+CONFIG_HELP = "A TOML file; docs/guides/train.md has every key."
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help=CONFIG_HELP)]
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help=OUT_HELP)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help=f"{DRY_HELP} {FITS_HELP}")]
+AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def train() -> None:
+    """Train a model to write kernels: on dialogues, then by what the judge says of its own."""
+
+
+@app.command()
+def sft(
+    config: Config, *, out: Out = None, dry_run: DryRun = False, as_json: AsJson = False
+) -> None:
+    """Fine-tune on dialogues; a run that was stopped goes on."""
+    guard(_sft)(config, out, dry_run=dry_run, as_json=as_json)
+
+
+@app.command()
+def grpo(
+    config: Config, *, out: Out = None, dry_run: DryRun = False, as_json: AsJson = False
+) -> None:
+    """Improve a model by its own attempts; a run that was stopped goes on."""
+    guard(_grpo)(config, out, dry_run=dry_run, as_json=as_json)
+
+
+@app.command()
+def merge(
+    model: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A run's folder, or one with an adapter.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the weights.")],
+) -> None:
+    """Add an adapter to the weights that it was trained on, for `--model hf/OUT` and servers."""
+    guard(_merge)(model, out)
+
+
+def _sft(path: Path, out: Path | None, *, dry_run: bool, as_json: bool) -> ExitCode:
+    config = read_config(path, SftConfig)
+    require_packages()
+    if dry_run:
+        return _plan(config, tokens=config.batch * config.data.max_tokens, as_json=as_json)
+    module = importlib.import_module("nki_agent.train.sft")
+    module.require_ready(config)
+    folder = open_folder(config, kind="sft", subject=path.stem, out=out, clock=SystemClock())
+    return _train(folder, lambda: module.run_sft(config, folder), as_json=as_json)
+
+
+def _grpo(path: Path, out: Path | None, *, dry_run: bool, as_json: bool) -> ExitCode:
+    config = read_config(path, GrpoConfig)
+    require_packages()
+    if dry_run:
+        tokens = config.batch * config.generation.completion_tokens
+        return _plan(config, tokens=tokens, as_json=as_json)
+    module = importlib.import_module("nki_agent.train.grpo")
+    module.require_ready(config)
+    clock = SystemClock()
+    folder = open_folder(config, kind="grpo", subject=path.stem, out=out, clock=clock)
+    with LocalExecutor(workers=config.judge_workers or None, clock=clock) as executor:
+        return _train(
+            folder,
+            lambda: module.run_grpo(config, folder, executor=executor, clock=clock),
+            as_json=as_json,
+        )
+
+
+def _train(folder: TrainingFolder, run: Any, *, as_json: bool) -> ExitCode:
+    """Run it, unless it is done, and show what it came to."""
+    if folder.is_done:
+        say(f"{folder.path} is done already; give another `--out` to train anew")
+    elif is_first_process():
+        with alone_in(folder):
+            run()
+    else:
+        run()
+    if not is_first_process():
+        return ExitCode.RIGHT
+    data = folder.summary.read_bytes()
+    if as_json:
+        show_json(msgspec.json.decode(data))
+        return ExitCode.RIGHT
+    for name, value in msgspec.json.decode(data).items():
+        if isinstance(value, dict):
+            for measure, number in value.items():
+                show(f"{measure:<26}{number:.4g}")
+        else:
+            show(f"{name:<26}{value:,}")
+    show(f"{'model':<26}{folder.model}")
+    return ExitCode.RIGHT
+
+
+def _plan(config: SftConfig | GrpoConfig, *, tokens: int, as_json: bool) -> ExitCode:
+    weights = importlib.import_module("nki_agent.train.weights")
+    fit = importlib.import_module("nki_agent.train.fit")
+    found = fit.measure(
+        weights.load_outline(config.model),
+        lora=config.lora,
+        hardware=config.hardware,
+        plan=fit.Plan(tokens=tokens),
+    )
+    if as_json:
+        record = {
+            "parameters": found.parameters,
+            "trainable": found.trainable,
+            "parts_gib": found.parts_gib,
+            "total_gib": found.total_gib,
+            "limit_gib": found.limit_gib,
+            "fits": found.fits,
+        }
+        show_json(record)
+    else:
+        show(fit.write_fit(found))
+    if found.fits:
+        return ExitCode.RIGHT
+    say(
+        f"error: a GPU has {found.limit_gib:g} GiB\n  hint: a smaller `batch` with a larger"
+        ' `accumulate`, `gradient_checkpointing = true`, or more `gpus` with `shard = "fsdp2"`'
+    )
+    return ExitCode.NOT_RIGHT
+
+
+def _merge(model: Path, out: Path) -> ExitCode:
+    require_packages()
+    folder = model / "model" if (model / "model").is_dir() else model
+    if out.exists() and any(out.iterdir()):
+        raise UsageError(f"{out} is not empty", hint="name a new folder")
+    module = importlib.import_module("nki_agent.train.weights")
+    module.merge_folder(folder, out)
+    say(f"merged into {out}: `nki-agent bench run --model hf/{out}` measures it")
+    return ExitCode.RIGHT
+
+
+def require_packages() -> None:
+    """See that the training stack is installed.
+
+    Raises:
+        UsageError: it is not.
+    """
+    # Libraries must not send anything anywhere, nor look for anything.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"training needs {', '.join(missing)}",
+            hint="install the extra: pip install 'nki-agent[train]'",
+        )
