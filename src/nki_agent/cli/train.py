@@ -5,20 +5,25 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from nki_agent.agent.episode import Mode
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.errors import UsageError
+from nki_agent.base.writing import writing
+from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode, guard
-from nki_agent.cli.inputs import JSON_HELP
+from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, read_target
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.train.config import GrpoConfig, SftConfig, read_config
 from nki_agent.train.folder import TrainingFolder, alone_in, is_first_process, open_folder
+from nki_agent.train.shelf import Shelf
 
 PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "matplotlib")
 OUT_HELP = "The run's folder; the same config goes on in it. By default a new one under `runs`."
@@ -69,6 +74,18 @@ def merge(
 ) -> None:
     """Add an adapter to the weights that it was trained on, for `--model hf/OUT` and servers."""
     guard(_merge)(model, out)
+
+
+@app.command()
+def verl(
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus folder.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="A new file.")],
+    *,
+    split: Annotated[str, typer.Option(help="Of the corpus.")] = "train",
+    target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
+) -> None:
+    """Write a corpus's tasks as rows for verl, to train on a Ray cluster."""
+    guard(_verl)(corpus, out, split=split, target=target)
 
 
 def _sft(path: Path, out: Path | None, *, dry_run: bool, as_json: bool) -> ExitCode:
@@ -163,6 +180,30 @@ def _merge(model: Path, out: Path) -> ExitCode:
     module = importlib.import_module("nki_agent.train.weights")
     module.merge_folder(folder, out)
     say(f"merged into {out}: `nki-agent bench run --model hf/{out}` measures it")
+    return ExitCode.RIGHT
+
+
+def _verl(corpus: Path, out: Path, *, split: str, target: str) -> ExitCode:
+    require_packages()
+    module = importlib.import_module("nki_agent.train.verl")
+    datasets = importlib.import_module("datasets")
+    chosen = read_target(target)
+    if out.exists():
+        raise UsageError(f"{out} is there already", hint="name a new file")
+    with tempfile.TemporaryDirectory() as folder:
+        shelf = Shelf(corpus, folder=Path(folder))
+        rows = list(
+            module.make_rows(
+                shelf.take_all(shelf.list_split(split)),
+                target=chosen,
+                baselines=shelf.find_baselines(chosen.value),
+                mode=Mode.SINGLE_SHOT,
+            )
+        )
+        shelf.close()
+    with writing(out):
+        datasets.Dataset.from_list(rows).to_parquet(str(out))
+    say(f"{len(rows)} rows in {out}")
     return ExitCode.RIGHT
 
 

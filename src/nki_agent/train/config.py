@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -95,6 +96,32 @@ class HardwarePart(_Part, frozen=True, kw_only=True):
     """Of PyTorch on the CPU; its own choice where not given."""
 
 
+class Compression(StrEnum):
+    """What is sent for a gradient between processes."""
+
+    NONE = "none"
+    BF16 = "bf16"
+    TOP_K = "top-k"
+    POWER_SGD = "power-sgd"
+    LOCAL_SGD = "local-sgd"
+
+
+class LinksPart(_Part, frozen=True, kw_only=True):
+    """Slow links between the processes of one training, without FSDP."""
+
+    compression: Compression = Compression.NONE
+    time_share: float = 0.5
+    """`top-k`: time for sending, as a share of a step's computing; how much is sent follows it."""
+    ratio_min: float = 0.001
+    """`top-k`: the least share of elements that is sent, however slow a link is."""
+    agree_every: int = 4
+    """`top-k`: steps after which the processes tell each other how much they send."""
+    rank: int = 4
+    """`power-sgd`: of the matrices that stand for a gradient."""
+    every: int = 8
+    """`local-sgd`: steps that each process makes alone before weights are averaged."""
+
+
 class EvaluatePart(_Part, frozen=True, kw_only=True):
     """What is tried as it trains."""
 
@@ -121,6 +148,7 @@ class SftConfig(_Part, frozen=True, kw_only=True):
     """All weights are trained where it is not given."""
     optimizer: OptimizerPart = OptimizerPart()
     hardware: HardwarePart = HardwarePart()
+    links: LinksPart = LinksPart()
     evaluate: EvaluatePart = EvaluatePart()
     batch: int = 4
     """Dialogues, or packed rows, on each device in one pass."""
@@ -188,6 +216,7 @@ class GrpoConfig(_Part, frozen=True, kw_only=True):
     lora: LoraPart | None = None
     optimizer: OptimizerPart = OptimizerPart(learning_rate=1e-6)
     hardware: HardwarePart = HardwarePart()
+    links: LinksPart = LinksPart()
     evaluate: EvaluatePart = EvaluatePart()
     generation: GenerationPart = GenerationPart()
     groups: GroupsPart = GroupsPart()

@@ -23,7 +23,6 @@ from nki_agent.chip.spec import Target
 from nki_agent.farm.executor import Executor
 from nki_agent.train.arguments import common_arguments, guard_memory, hush, remove_printer
 from nki_agent.train.attempts import Way
-from nki_agent.train.checkpoints import WholeGrpoTrainer
 from nki_agent.train.config import GenerationPart, GrpoConfig
 from nki_agent.train.curves import draw_curves
 from nki_agent.train.folder import Summary, TrainingFolder, is_first_process, note_versions, say
@@ -33,6 +32,7 @@ from nki_agent.train.reward import find_reward
 from nki_agent.train.rollouts import Rollouts
 from nki_agent.train.shelf import Shelf
 from nki_agent.train.tokens import Template
+from nki_agent.train.trainers import LinkedGrpoTrainer, link
 from nki_agent.train.weights import add_adapter, load_model, load_template, require_model, save
 
 FINAL = ("reward", "right", "compiled", "equal_groups")
@@ -80,7 +80,7 @@ def run_grpo(
         if config.lora is not None:
             model = add_adapter(model, config.lora)
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-        trainer = WholeGrpoTrainer(
+        trainer = LinkedGrpoTrainer(
             model=model,
             args=make_arguments(config, folder, own_attempts=own_attempts),
             # The agent's own prompt takes the place of the task's name when attempts are made.
@@ -91,6 +91,7 @@ def run_grpo(
             callbacks=[Measuring(folder)],
         )
         remove_printer(trainer)
+        link(trainer, config.links)
         checkpoint = folder.find_checkpoint()
         if checkpoint is not None:
             say(f"going on from {checkpoint.name}")

@@ -16,7 +16,6 @@ from trl.trainer.sft_config import SFTConfig as TrlConfig
 
 from nki_agent.base.errors import UsageError
 from nki_agent.train.arguments import common_arguments, guard_memory, hush, remove_printer
-from nki_agent.train.checkpoints import WholeSftTrainer
 from nki_agent.train.config import SftConfig
 from nki_agent.train.curves import draw_curves
 from nki_agent.train.dialogues import Dialogues, read_dialogues, tokenize_all
@@ -29,6 +28,7 @@ from nki_agent.train.folder import (
 )
 from nki_agent.train.measuring import Measuring
 from nki_agent.train.tokens import Template
+from nki_agent.train.trainers import LinkedSftTrainer, link
 from nki_agent.train.weights import add_adapter, load_model, load_template, require_model, save
 
 FINAL = ("loss", "eval_loss", "mean_token_accuracy", "eval_mean_token_accuracy")
@@ -74,7 +74,7 @@ def run_sft(config: SftConfig, folder: TrainingFolder) -> Summary:
         model = load_model(config.model)
         if config.lora is not None:
             model = add_adapter(model, config.lora)
-        trainer = WholeSftTrainer(
+        trainer = LinkedSftTrainer(
             model=model,
             args=make_arguments(config, folder, num_rows=len(train.dataset)),
             train_dataset=train.dataset,
@@ -83,6 +83,7 @@ def run_sft(config: SftConfig, folder: TrainingFolder) -> Summary:
             callbacks=[Measuring(folder)],
         )
         remove_printer(trainer)
+        link(trainer, config.links)
         checkpoint = folder.find_checkpoint()
         if checkpoint is not None:
             say(f"going on from {checkpoint.name}")
@@ -179,7 +180,7 @@ def _read_held_out(config: SftConfig, template: Template) -> Dataset | None:
     return make_rows(data, template, max_tokens=config.data.max_tokens).dataset
 
 
-def _measure_end(trainer: WholeSftTrainer, *, has_held_out: bool) -> dict[str, float]:
+def _measure_end(trainer: LinkedSftTrainer, *, has_held_out: bool) -> dict[str, float]:
     found: dict[str, float] = {}
     for line in trainer.state.log_history:
         found.update(line)
