@@ -64,7 +64,7 @@ def test_dry_run_fails_where_a_gpu_has_too_little(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[model]\npath = 1\n", "Expected `str`, got `int`"),
-        ("lern = 1\n[model]\npath = 'm'\n", "there is no key `lern`"),
+        ("colour = 1\n[model]\npath = 'm'\n", "there is no key `colour`"),
         ("[model]\npath = 'm'\n[lora]\nrang = 4\n", r"\[lora\] has no key `rang`[\s\S]*`rank`"),
         ("[model\n", "is no TOML"),
     ],
