@@ -17,6 +17,7 @@ from nki_agent.agent.tools import Answer, Toolbox
 from nki_agent.agent.trajectory import Finished, ToolRun, Trajectory, Turn
 from nki_agent.base.clock import Clock
 from nki_agent.base.counting import count_of
+from nki_agent.llm.keys import hide_secrets
 from nki_agent.llm.prices import add_usd
 from nki_agent.llm.protocol import (
     Message,
@@ -72,7 +73,7 @@ async def solve(
         talk.finish(End.INTERRUPTED, "stopped from outside", None)
         raise
     except BaseException as error:
-        talk.finish(End.FAILED, f"{type(error).__name__}: {error}", None)
+        talk.finish(End.FAILED, hide_secrets(f"{type(error).__name__}: {error}"), None)
         raise
     return talk.finish(end, message, verdict)
 

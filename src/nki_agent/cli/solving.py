@@ -39,6 +39,7 @@ from nki_agent.cli.progress import Progress
 from nki_agent.cost.perfetto import write_trace
 from nki_agent.cost.summary import Summary
 from nki_agent.llm.choose import ModelSource
+from nki_agent.llm.keys import hide_secrets
 from nki_agent.llm.meter import Budget
 from nki_agent.llm.prices import Tariff
 from nki_agent.llm.protocol import Model
@@ -226,8 +227,7 @@ def keeping_errors(folder: RunFolder) -> Iterator[None]:
         yield
     except BaseException as error:
         with contextlib.suppress(OSError):  # a full disk must not hide what came first
-            folder.error.write_text(
-                f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
-            )
+            text = hide_secrets(f"{type(error).__name__}: {error}\n")
+            folder.error.write_text(text, encoding="utf-8", errors="backslashreplace")
         error.add_note(f"kept: {folder.path}")
         raise

@@ -27,6 +27,7 @@ from nki_agent.chip.spec import Target
 from nki_agent.evals.attempts import AttemptLog, Key
 from nki_agent.evals.config import EvalConfig
 from nki_agent.evals.episode import Assignment, run_attempt
+from nki_agent.llm.keys import hide_secrets
 from nki_agent.llm.protocol import Model, RunBudgetError
 from nki_agent.task.task import Task
 
@@ -142,7 +143,7 @@ class Evaluation:
     def _keep_fault(self, name: str, error: Exception) -> Path:
         path = self.folder / ATTEMPTS / name / "fault.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(traceback.format_exception(error))
+        text = hide_secrets("".join(traceback.format_exception(error)))
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
         return path
 
