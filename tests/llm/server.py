@@ -111,6 +111,7 @@ def responses_body(say: Say, model: str) -> dict[str, Any]:
     output: list[dict[str, Any]] = [
         {"type": "reasoning", "id": "rs_0", "summary": [], "content": None}
     ]
+    content: list[dict[str, Any]]
     if say.stop == "content_filter":
         content = [{"type": "refusal", "refusal": say.text}]
     else:

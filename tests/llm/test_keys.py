@@ -61,7 +61,10 @@ def ask(name: str) -> Reply:
 
 @EACH
 def test_key_in_a_reply_is_hidden_in_every_part(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = (("look_up", {"query": f"a {KEY} b", "more": [{KEY: KEY}]}), (KEY, {}))
+    calls: tuple[tuple[str, Any], ...] = (
+        ("look_up", {"query": f"a {KEY} b", "more": [{KEY: KEY}]}),
+        (KEY, {}),
+    )
     with serve(Say(text=f"I have {KEY}.", calls=calls)) as wire:
         point_to(wire, monkeypatch)
         reply = ask(name)

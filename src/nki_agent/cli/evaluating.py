@@ -287,7 +287,7 @@ def _carry_out(
         log = stack.enter_context(AttemptLog(folder / LINES, warn=_note))
         limits = FarmLimits(allow_unsandboxed=config.allow_unsandboxed)
         executor = stack.enter_context(LocalExecutor(workers=machine.workers, limits=limits))
-        usd, tokens = read_spent(find_trajectories(folder / ATTEMPTS))
+        usd, tokens = read_spent(find_trajectories(folder / ATTEMPTS), warn=_note)
         purse = Purse(budget, usd=usd, tokens=tokens)
         workshop = LocalWorkshop(
             author=Author(

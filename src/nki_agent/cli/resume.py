@@ -66,7 +66,7 @@ def resume(
         for path in filter(Path.exists, trajectories):
             read_whole_events(path, run)  # a broken one is named here
         require_stopped(run, trajectories)
-        usd, tokens = read_spent(trajectories)
+        usd, tokens = read_spent(trajectories, warn=say)
         say(f"going on after {tokens} tokens")
         clock, purse = SystemClock(), Purse(budget, usd=usd, tokens=tokens)
         task = find_task(config, folder)

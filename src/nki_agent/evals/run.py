@@ -18,6 +18,7 @@ import msgspec
 
 from nki_agent.agent.archive import Archive, Kept, choose_archive
 from nki_agent.agent.judging import Judging
+from nki_agent.agent.trajectory import BrokenTrajectoryError
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import MachineError, TaskError, UsageError
 from nki_agent.base.seeds import seed_for
@@ -121,6 +122,8 @@ class Evaluation:
             attempt = await self._make(key, name_attempt(key))
         except RunBudgetError as error:
             progress.unpaid = str(error)
+        except BrokenTrajectoryError as error:
+            progress.lost[name_attempt(key)] = str(error)
         except (TaskError, UsageError) as error:
             progress.unusable[key[0]] = str(error)
         except MachineError as error:

@@ -17,6 +17,7 @@ import msgspec
 
 from nki_agent.agent.folder import RunFolder
 from nki_agent.agent.trajectory import (
+    HINT,
     SCHEMA,
     Event,
     Finished,
@@ -31,7 +32,6 @@ from nki_agent.llm.prices import add_usd
 from nki_agent.llm.protocol import Role, Usage
 from nki_agent.verify.verdict import Stage, Verdict
 
-HINT = "a run is a folder that `nki-agent solve`, `fix`, `optimize` or `bench run` made"
 BYTES_MAX = 256 * 2**20
 NS_PER_US = 1e3
 COMPILES = "It compiles"
@@ -175,10 +175,6 @@ def read_whole_events(file: Path, path: Path) -> tuple[Event, ...]:
         raise UsageError(f"`{path}` holds no run", hint=HINT) from error
     except OSError as error:
         raise UsageError(f"`{file}` cannot be read: {error.strerror}", hint=HINT) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"`{file}` is no trajectory of this version: {error}", hint=HINT
-        ) from error
 
 
 def _read_text(file: Path) -> str | None:
