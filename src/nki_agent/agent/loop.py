@@ -11,7 +11,7 @@ import asyncio
 import re
 
 from nki_agent.agent.episode import End, Episode, Limits, Mode
-from nki_agent.agent.past import find_over
+from nki_agent.agent.past import STOPPED, find_over
 from nki_agent.agent.prompt import Prompt
 from nki_agent.agent.tools import Answer, Toolbox
 from nki_agent.agent.trajectory import Finished, ToolRun, Trajectory, Turn
@@ -68,7 +68,8 @@ async def solve(
         if kernel is not None:
             trajectory.announce("last judgement", turn=talk.turn)
             verdict = await tools.judge(kernel, purpose="final")
-            end, message = _settle(end, message, verdict)
+            is_open = tools.seeks_speed and end in STOPPED
+            end, message = _settle(end, message, verdict, is_open=is_open)
     except asyncio.CancelledError:
         talk.finish(End.INTERRUPTED, "stopped from outside", None)
         raise
@@ -316,8 +317,13 @@ class _Talk:
         return f"\n\nTurns left: {left}. Submit your best kernel in time."
 
 
-def _settle(end: End, message: str, verdict: Verdict) -> tuple[End, str]:
-    """What the last judgement makes of the reason for stopping."""
+def _settle(end: End, message: str, verdict: Verdict, *, is_open: bool) -> tuple[End, str]:
+    """What the last judgement makes of the reason for stopping.
+
+    An open search for speed goes on from a right kernel.
+    """
+    if verdict.stage is Stage.RIGHT and is_open:
+        return end, message
     if verdict.stage is Stage.RIGHT:
         return End.SOLVED, ACCEPTED
     return end, message or f"the submitted kernel is judged {verdict.stage.value}"

@@ -33,7 +33,16 @@ from nki_agent.chip.spec import Target
 from nki_agent.llm.protocol import Model
 from nki_agent.task.task import Task
 
-STOPPED = frozenset({End.INTERRUPTED, End.FAILED, End.MODEL_AWAY, End.RUN_BUDGET, End.BUDGET})
+STOPPED = frozenset(
+    {
+        End.INTERRUPTED,
+        End.FAILED,
+        End.MODEL_AWAY,
+        End.RUN_BUDGET,
+        End.BUDGET,
+        End.TOKENS,
+    }
+)
 """Ends after which an episode can go on."""
 AWAY = "put it back as it was, or move it away: then the episode begins anew"
 

@@ -222,9 +222,13 @@ def write_results(
 
 @contextlib.contextmanager
 def keeping_errors(folder: RunFolder) -> Iterator[None]:
-    """What stops a run is kept in its folder, and the folder is named on the way up."""
+    """What stops a run is kept in its folder, and the folder is named on the way up.
+
+    What stopped it before is forgotten when it goes on to its end.
+    """
     try:
         yield
+        folder.error.unlink(missing_ok=True)
     except BaseException as error:
         with contextlib.suppress(OSError):  # a full disk must not hide what came first
             text = hide_secrets(f"{type(error).__name__}: {error}\n")
