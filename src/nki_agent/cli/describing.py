@@ -11,7 +11,8 @@ import msgspec
 import typer
 
 from nki_agent import __version__
-from nki_agent.agent.describing import Draft, describe_task
+from nki_agent.agent.describing import Draft, Terms, describe_task
+from nki_agent.agent.episode import Limits
 from nki_agent.agent.folder import make_run_folder, make_slug
 from nki_agent.agent.trajectory import Trajectory
 from nki_agent.base.clock import Clock
@@ -54,7 +55,7 @@ def require_words(words: str | None, task: Path | None, *, model: str) -> None:
 
 
 def describe(
-    words: str, models: ModelSource, *, runs: Path, clock: Clock, accepts: bool
+    words: str, models: ModelSource, *, limits: Limits, runs: Path, clock: Clock, accepts: bool
 ) -> tuple[Path | None, int]:
     """The accepted task's file, None where a person does not accept it; replies that it took.
 
@@ -75,8 +76,7 @@ def describe(
             work = describe_task(
                 words,
                 model,
-                path=path,
-                host=host,
+                terms=Terms(path=path, host=host, limits=limits),
                 clock=clock,
                 trajectory=Trajectory(folder.trajectory, clock=clock, watch=progress.show),
             )

@@ -29,7 +29,7 @@ from nki_agent.cli.authoring import (
     choose_seed,
     require_author,
 )
-from nki_agent.cli.budget import Searching, takes_search
+from nki_agent.cli.budget import Searching, takes_search, widen
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import (
     COUNT_MAX,
@@ -37,7 +37,6 @@ from nki_agent.cli.inputs import (
     SURFACE_HELP,
     TARGET_HELP,
     UNSANDBOXED_HELP,
-    WORKERS_MAX,
     Seed,
     Turns,
     printable,
@@ -53,6 +52,7 @@ from nki_agent.evals.results import LINES, read_config, read_results
 from nki_agent.evals.run import ATTEMPTS, Evaluation, Progress
 from nki_agent.evals.spent import find_trajectories, read_spent
 from nki_agent.evals.workshop import Author, LocalWorkshop, explain_no_baseline, find_baseline
+from nki_agent.farm.executor import WORKERS_MAX
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
@@ -63,7 +63,10 @@ from nki_agent.task.need_torch import need_torch
 
 ALL_TASKS = "all"
 DEFAULT_SPLIT = "smoke-12"
-SPLIT_HELP = "Which tasks: full-250, stratified-150, stratified-60 or smoke-12; `all` of a suite."
+SPLIT_HELP = (
+    "Which tasks: full-250, stratified-150, stratified-60, or smoke-12, which is taken if left out;"
+    " of a suite, `all`."
+)
 SUITE_HELP = "A suite that `bench import` has written, in place of our own."
 TRUST_HELP = "Run the suite's task files in this process; the built-in author needs to read them."
 ARCHIVE_HELP = "Runs whose right kernels `find_kernels` shows, but to tasks they could answer."
@@ -135,7 +138,7 @@ def run(
             targets=read_targets(target),
             samples=samples,
             surface=surface,
-            limits=spending.make_limits(asked, mode=mode, surface=surface),
+            limits=widen(spending.make_limits(asked, mode=mode, surface=surface), search),
             level_turns=choose_level_turns(asked, mode=mode, surface=surface),
             perf=perf,
             seed=choose_seed(seed, model),

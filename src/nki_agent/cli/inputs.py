@@ -37,8 +37,6 @@ UNSANDBOXED_HELP = "Trace kernels even where nothing can hold them; only for ker
 
 COUNT_MAX = 1_000_000
 """Of turns, attempts and listed instructions: far more than anyone wants, and any file holds it."""
-WORKERS_MAX = 1024
-"""Each is a process."""
 
 
 def read_seed(text: str) -> int:

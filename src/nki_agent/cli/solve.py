@@ -23,7 +23,7 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.ablating import Ablating, takes_ablation
 from nki_agent.cli.authoring import choose_seed, require_author, require_readable
-from nki_agent.cli.budget import Searching, takes_search
+from nki_agent.cli.budget import Searching, takes_search, widen
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.describing import describe, require_words
 from nki_agent.cli.inputs import (
@@ -109,9 +109,12 @@ def solve(
     require_author(model, surface)
     search, turns = searching.resolve(turns, model=model, mode=mode)
     clock, num_said = SystemClock(), 0
+    limits = widen(spending.make_limits(turns, mode=mode, surface=surface), search)
     with spending.open_models(model, clock=clock) as models:
         if words is not None:
-            task, num_said = describe(words, models, runs=runs, clock=clock, accepts=yes)
+            task, num_said = describe(
+                words, models, limits=limits, runs=runs, clock=clock, accepts=yes
+            )
             untrusted_task = True  # a person has seen it, and still it is a model's code
         if task is None:
             return ExitCode.NOT_RIGHT
@@ -124,7 +127,7 @@ def solve(
             model=model,
             mode=mode,
             surface=surface,
-            limits=spending.make_limits(turns, mode=mode, surface=surface),
+            limits=limits,
             seed=choose_seed(seed, model),
             allow_unsandboxed=allow_unsandboxed,
             untrusted_task=untrusted_task,

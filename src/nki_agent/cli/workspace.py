@@ -20,12 +20,14 @@ from nki_agent.agent.workspace import (
     KERNEL,
     Laid,
     Store,
+    is_unwritten,
     judge_outcome,
     lay_out,
     read_laid,
     require_new,
 )
 from nki_agent.base.clock import SystemClock
+from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_bytes, hash_text
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.bench.suite import builtin_suite
@@ -199,10 +201,16 @@ def _write_baseline(task: Task, judge: Judge) -> tuple[float | None, str]:
 
 def _open(folder: Path, allow_unsandboxed: bool) -> tuple[Store, Laid, Task, Kernel]:
     store, laid = read_laid(folder)
+    if not (folder / KERNEL).exists():
+        raise UsageError(
+            f"no kernel file `{folder / KERNEL}`", hint="the kernel for TASK.md goes there"
+        )
     kernel = read_kernel(folder / KERNEL)
     task = read_task(
         store.task, untrusted=not laid.is_task_trusted, allow_unsandboxed=allow_unsandboxed
     )
+    if is_unwritten(kernel.source, task):
+        say(f"note: nothing is written in {KERNEL} yet; the task is in TASK.md")
     return store, laid, task, kernel
 
 

@@ -91,10 +91,11 @@ def _list_makers(call: ast.Call) -> Iterator[str]:
     for node in ast.walk(call):
         if node is call or not isinstance(node, ast.Call):
             continue
-        match node.func:
-            case ast.Attribute(value=ast.Name(id=module), attr=name):
-                if module in _API and name not in SIZES:
-                    yield name
+        function = node.func
+        if not isinstance(function, ast.Attribute) or function.attr in SIZES:
+            continue
+        if isinstance(function.value, ast.Name) and function.value.id in _API:
+            yield function.attr
 
 
 def _write_target(target: ast.expr) -> str:
