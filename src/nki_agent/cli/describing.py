@@ -17,7 +17,7 @@ from nki_agent.agent.folder import make_run_folder, make_slug
 from nki_agent.agent.trajectory import Trajectory
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import TaskError, UsageError
-from nki_agent.cli.inputs import printable
+from nki_agent.cli.inputs import as_word, printable
 from nki_agent.cli.progress import Progress
 from nki_agent.cli.screen import say
 from nki_agent.cli.solving import keeping_errors
@@ -101,11 +101,11 @@ def _is_accepted(path: Path, *, accepts: bool) -> bool:
     if not sys.stdin.isatty():
         raise UsageError(
             "nobody is there to accept the task",
-            hint=f"read it, then `nki-agent solve {printable(path)}`; `--yes` accepts unread",
+            hint=f"read it, then `nki-agent solve {as_word(path)}`; `--yes` accepts unread",
         )
     if typer.confirm("Solve this task?", err=True):
         return True
-    say(f"not solved; change the task as you like, then `nki-agent solve {printable(path)}`")
+    say(f"not solved; change the task as you like, then `nki-agent solve {as_word(path)}`")
     return False
 
 

@@ -39,6 +39,7 @@ from nki_agent.cli.inputs import (
     UNSANDBOXED_HELP,
     Seed,
     Turns,
+    as_word,
     printable,
     read_targets,
 )
@@ -317,7 +318,7 @@ def _carry_out(
             episodes = machine.episodes or executor.capacity * EPISODES_PER_WORKER // 2
             progress = asyncio.run(_run(evaluation, workshop, episodes=episodes))
         except BaseException as error:
-            error.add_note(f"kept: go on with `nki-agent bench run --resume {printable(folder)}`")
+            error.add_note(f"kept: go on with `nki-agent bench run --resume {as_word(folder)}`")
             raise
     return _conclude(folder, progress, as_json=machine.as_json)
 
@@ -364,6 +365,6 @@ def _conclude(folder: Path, progress: Progress, *, as_json: bool) -> ExitCode:
     say(f"run       {printable(folder)}")
     if not progress.is_whole:
         more = " --budget-…` with more" if progress.unpaid else "`"
-        say(f"hint: `nki-agent bench run --resume {printable(folder)}{more} makes what is missing")
+        say(f"hint: `nki-agent bench run --resume {as_word(folder)}{more} makes what is missing")
         return ExitCode.FAILURE if progress.lost or progress.faulted else ExitCode.NOT_RIGHT
     return ExitCode.USAGE if progress.unusable else ExitCode.RIGHT

@@ -37,7 +37,7 @@ from nki_agent.cli.inputs import (
     UNTRUSTED_HELP,
     Seed,
     Turns,
-    printable,
+    as_word,
     read_kernel,
     read_target,
     read_task,
@@ -150,7 +150,7 @@ def _begin_optimize(wish: Wish, judge: Judge) -> Start | None:
     if not verdict.right:
         raise UsageError(
             f"the kernel is {verdict.stage.value}: there is nothing to make faster yet",
-            hint=f"`nki-agent fix {printable(wish.path)} --task {wish.config.task}`",
+            hint=f"`nki-agent fix {as_word(wish.path)} --task {as_word(wish.config.task)}`",
         )
     look = judge.look(wish.kernel, wish.task.perf)
     return Start(goal=Goal.OPTIMIZE, source=wish.source, verdict=verdict, profile=look.summary)

@@ -31,7 +31,7 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cli.command import ExitCode
 from nki_agent.cli.conversation import paint_line
-from nki_agent.cli.inputs import printable
+from nki_agent.cli.inputs import as_word, printable
 from nki_agent.cli.outcome import US_NS, exit_code_of_episode, write_outcome
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.cli.solving import Showing, keeping_errors, write_results
@@ -267,7 +267,7 @@ def _write_report(wish: Wish, found: Improved, new: str | None) -> Iterator[str]
     if found.run is not None:
         yield f"run         {found.run}"
         if found.end in STOPPED:
-            yield f"go on       nki-agent resume {found.run}"
+            yield f"go on       nki-agent resume {as_word(found.run)}"
     if found.usage.total_tokens:
         yield f"cost        {write_usd(found.usd)}, {found.usage.total_tokens} tokens"
 

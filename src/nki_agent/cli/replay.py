@@ -10,6 +10,7 @@ import typer
 from nki_agent.base.errors import UsageError
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.conversation import paint_line
+from nki_agent.cli.inputs import as_word
 from nki_agent.cli.screen import Colour, paint, say, show
 from nki_agent.evals.results import LINES
 from nki_agent.evals.run import ATTEMPTS
@@ -54,7 +55,7 @@ def _refuse_evaluation(run: Path) -> None:
     if (run / LINES).is_file():
         raise UsageError(
             f"`{run}` is a run of the benchmark, with a conversation for each attempt",
-            hint=f"name one: `nki-agent replay {_find_attempt(run / ATTEMPTS)}`",
+            hint=f"name one: `nki-agent replay {as_word(_find_attempt(run / ATTEMPTS))}`",
         )
 
 

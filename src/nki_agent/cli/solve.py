@@ -37,6 +37,7 @@ from nki_agent.cli.inputs import (
     UNTRUSTED_HELP,
     Seed,
     Turns,
+    as_word,
     printable,
     read_target,
     read_text,
@@ -226,7 +227,7 @@ def _write_report(
     if episode.usage.total_tokens:
         yield f"cost        {write_usd(episode.usd)}, {episode.usage.total_tokens} tokens"
     if any(e.end in STOPPED for e in episodes):
-        yield f"go on       nki-agent resume {folder.path}"
+        yield f"go on       nki-agent resume {as_word(folder.path)}"
     if summary is not None:
         yield from write_next(
             folder.kernel, task=Path(config.task), timeline=folder.timeline, summary=summary

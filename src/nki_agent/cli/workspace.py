@@ -39,6 +39,7 @@ from nki_agent.cli.inputs import (
     TARGET_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
+    as_word,
     printable,
     read_kernel,
     read_target,
@@ -154,7 +155,10 @@ def _lay(
     show(f"workspace   {folder}\nkept        {store.path}")
     at = "" if baseline_ns is None else f": {format_figure(baseline_ns / US_NS)} µs"
     show(f"baseline    {baseline_by}{at}")
-    show(f"next        let an agent work in {folder}, then `nki-agent workspace check {folder}`")
+    show(
+        f"next        let an agent work in {folder},"
+        f" then `nki-agent workspace check {as_word(folder)}`"
+    )
     return ExitCode.RIGHT
 
 
