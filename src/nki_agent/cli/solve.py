@@ -106,16 +106,13 @@ def solve(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
-    require_words(words, task, model=model)
-    require_author(model, surface)
+    _require_begin(words, task, model, surface)
     search, turns = searching.resolve(turns, model=model, mode=mode)
-    clock, num_said = SystemClock(), 0
+    clock, said = SystemClock(), 0
     limits = widen(spending.make_limits(turns, mode=mode, surface=surface), search)
     with spending.open_models(model, clock=clock) as models:
         if words is not None:
-            task, num_said = describe(
-                words, models, limits=limits, runs=runs, clock=clock, accepts=yes
-            )
+            task, said = describe(words, models, limits=limits, runs=runs, clock=clock, accepts=yes)
             untrusted_task = True  # a person has seen it, and still it is a model's code
         if task is None:
             return ExitCode.NOT_RIGHT
@@ -141,8 +138,14 @@ def solve(
             optimize=search,
         )
         config = _add_archive(config, archive, runs)
-        how = Showing(models=models, clock=clock, shows_all=conversation, num_said=num_said)
+        how = Showing(models=models, clock=clock, shows_all=conversation, num_said=said)
         return _run_in_folder(task, source, config, runs, how, as_json=as_json)
+
+
+def _require_begin(words: str | None, task: Path | None, model: str, surface: Surface) -> None:
+    """Refuse what cannot begin, before anything is loaded or made for it."""
+    require_words(words, task, model=model)
+    require_author(model, surface)
 
 
 def _read_source(task: Path, model: str, *, untrusted_task: bool) -> str:
