@@ -166,6 +166,8 @@ def test_only_what_a_provider_reads_is_hidden_in_replies(monkeypatch: pytest.Mon
     monkeypatch.setenv("OTHER_API_KEY", "long-enough-key-and-more")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "session-of-aws")
     monkeypatch.setenv("SHORT_API_KEY", "import")
+    monkeypatch.setenv("WORD_API_KEY", "language")
+    monkeypatch.setenv("LETTERS_API_KEY", "qwertyuiopasdfghjkl")
     monkeypatch.setenv("TOKENIZER_KEYBOARD", "nki.language")
     monkeypatch.setenv("HTTPS_PROXY", "http://user:proxy-secret@host:3128")
     text = "import nki.language long-enough-key-and-more long-enough-key session-of-aws"
@@ -175,6 +177,7 @@ def test_only_what_a_provider_reads_is_hidden_in_replies(monkeypatch: pytest.Mon
     assert hide_keys("via http://user:proxy-secret@host:3128") == (
         "via http://user:[HTTPS_PROXY]@host:3128"
     )
+    assert hide_keys("qwertyuiopasdfghjkl") == "[LETTERS_API_KEY]"
     assert "nki.language" not in hide_secrets(text)
     assert hide_in({"long-enough-key": ["session-of-aws", 1, None]}) == {
         "[MY_SERVICE_API_KEY]": ["[AWS_SESSION_TOKEN]", 1, None]

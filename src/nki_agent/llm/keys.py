@@ -3,7 +3,8 @@
 Law: a provider, a proxy or a library may say a key again, in a reply or in an error; it goes no
 further than the room that asked. In replies, which hold kernels, only values that a provider reads
 are hidden; in errors, whatever the name of its variable calls secret. Not covered: keys of fewer
-than `LENGTH_MIN` characters, which could be any word, and keys in another form, as in base 64.
+than `LENGTH_MIN` characters or of few letters alone, which could be any word, and keys in another
+form, as in base 64.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from urllib.parse import urlsplit
 
 LENGTH_MIN = 8
 """Of what is hidden: a server of one's own often takes `none` or `local` for a key."""
+WORD_LENGTH = 16
+"""From here on letters alone are no word."""
 _READ = re.compile(
     r"(_API_KEY|_API_TOKEN|_AUTH_TOKEN|^HF_TOKEN"
     r"|^AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|BEARER_TOKEN_BEDROCK))$",
@@ -89,8 +92,13 @@ def _find_values(names: re.Pattern[str]) -> _Secrets:
             elif _ADDRESS.search(name) and (password := _find_password(value)):
                 yield name, password
 
-    found = [(name, value) for name, value in find() if len(value) >= LENGTH_MIN]
+    found = [(name, value) for name, value in find() if _is_key(value)]
     return sorted(found, key=lambda pair: -len(pair[1]))
+
+
+def _is_key(value: str) -> bool:
+    """Whether it can be told from a word: `placeholder` for a key must stay a name in kernels."""
+    return len(value) >= (WORD_LENGTH if value.isalpha() else LENGTH_MIN)
 
 
 def _find_password(address: str) -> str:
