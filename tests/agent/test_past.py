@@ -69,10 +69,11 @@ class Mortal(Trajectory):
         if self.is_dead and self.when == "before":
             raise KilledError
         super().add(event)
-        if self.is_dead and self.when == "within":
+        if self.is_dead and self.when in ("within", "unended"):
             assert self.path is not None
             lines = self.path.read_bytes().splitlines(keepends=True)
-            self.path.write_bytes(b"".join(lines[:-1]) + lines[-1][: len(lines[-1]) // 2])
+            kept = len(lines[-1]) // 2 if self.when == "within" else -1
+            self.path.write_bytes(b"".join(lines[:-1]) + lines[-1][:kept])
         if self.is_dead:
             raise KilledError
 
@@ -175,7 +176,7 @@ def test_whole_episode_has_nine_writes(whole: list[Event]) -> None:
     assert kinds == "STTTTTTTF"
 
 
-@pytest.mark.parametrize("when", ["before", "within", "after"])
+@pytest.mark.parametrize("when", ["before", "within", "unended", "after"])
 @pytest.mark.parametrize("at", range(1, 10))
 def test_killed_episode_goes_on_and_ends_alike(
     at: int, when: str, whole: list[Event], judging: Remembering, tmp_path: Path
@@ -187,7 +188,7 @@ def test_killed_episode_goes_on_and_ends_alike(
     paid = sum(isinstance(event, Turn) for event in read_trajectory(path)) if path.exists() else 0
     # Only the reply whose own line was not written is lost: nothing can be done before.
     lost = Counting.asked - paid
-    assert lost == int(when != "after" and isinstance(whole[at - 1], Turn))
+    assert lost == int(when in ("before", "within") and isinstance(whole[at - 1], Turn))
     Counting.asked = 0
     episode = start(Trajectory(path, clock=FakeClock()), Counting(SCRIPT), judging)
     assert Counting.asked == len(SCRIPT) - paid

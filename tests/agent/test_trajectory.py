@@ -1,6 +1,9 @@
 """Events are on disk before anything else happens, and come back as they were."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from nki_agent.agent.episode import End, Mode
 from nki_agent.agent.trajectory import (
@@ -14,6 +17,7 @@ from nki_agent.agent.trajectory import (
     read_trajectory,
 )
 from nki_agent.base.clock import FakeClock
+from nki_agent.base.errors import UsageError
 from nki_agent.llm.protocol import Message, Reply, Role, ToolCall, Usage
 from nki_agent.verify.verdict import Stage
 
@@ -52,8 +56,11 @@ def test_line_that_a_crash_cut_off_is_left_out(tmp_path: Path) -> None:
     trajectory = Trajectory(path, clock=FakeClock())
     for event in EVENTS[:2]:
         trajectory.add(event)
-    path.write_bytes(path.read_bytes()[:-1])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-2])
     assert read_trajectory(path) == EVENTS[:1]
+    path.write_bytes(whole[:-1])
+    assert read_trajectory(path) == EVENTS[:2]
 
 
 def test_watcher_sees_an_event_that_is_on_disk(tmp_path: Path) -> None:
@@ -67,3 +74,19 @@ def test_watcher_sees_an_event_that_is_on_disk(tmp_path: Path) -> None:
     trajectory.add(EVENTS[0])
     trajectory.announce("verify_kernel", turn=1)
     assert seen == [(EVENTS[0], 1), (Waiting(turn=1, what="verify_kernel"), 1)]
+
+
+@pytest.mark.parametrize(("line", "turn"), [(1, 5), (2, 7), (3, 1)])
+def test_changed_number_of_a_turn_is_named(line: int, turn: int, tmp_path: Path) -> None:
+    path = tmp_path / "trajectory.jsonl"
+    trajectory = Trajectory(path, clock=FakeClock())
+    for number in (1, 2):
+        reply = Reply(text="x")
+        trajectory.add(Turn(turn=number, at="", sent=(), reply=reply, model_ms=1.0))
+        run = ToolRun(turn=number, call_id="", name="t", result="", stage=None, wall_ms=1.0)
+        trajectory.add(run)
+    events = [json.loads(text) for text in path.read_text().splitlines()]
+    events[line - 1]["turn"] = turn
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    with pytest.raises(UsageError, match=f"line {line} is of turn {turn}, and turn"):
+        read_trajectory(path)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nki_agent.agent.trajectory import Turn, read_trajectory
 from tests.agent.tiny import RIGHT, TASK
 from tests.cli.calling import Called, call, use, write_script, write_task
 
@@ -91,3 +92,21 @@ def test_words_cost_of_the_same_budget(tmp_path: Path) -> None:
     called = describe(tmp_path, block(TASK), options=("--yes", "--budget-tokens", "0"))
     assert (called.code, "its budget is 0" in called.err) == (1, True), called.err
     assert "Traceback" not in called.err
+
+
+@pytest.mark.parametrize(
+    ("option", "tokens", "code", "words", "turns"),
+    [
+        ("--task-tokens", 1000, 2, "the limit of an episode in tokens or dollars is reached", 1),
+        ("--budget-tokens", 1000, 1, "its budget is 1000", 1),
+        ("--task-tokens", 0, 2, "the limit of an episode in tokens or dollars is reached", 0),
+    ],
+)
+def test_limits_hold_for_words_too(
+    option: str, tokens: int, code: int, words: str, turns: int, tmp_path: Path
+) -> None:
+    lines = [{"text": "No code.", "usage": {"input_tokens": 1000}}] * 4
+    called = describe(tmp_path, *lines, options=("--yes", option, str(tokens)))
+    assert (called.code, words in called.err) == (code, True), called.err
+    events = read_trajectory(the_runs(tmp_path)["describe"] / "trajectory.jsonl")
+    assert sum(isinstance(event, Turn) for event in events) == turns

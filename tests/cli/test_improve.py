@@ -144,13 +144,14 @@ def test_model_that_gives_up_leaves_its_reason(tmp_path: Path) -> None:
 
 
 # A right kernel of the user's stays one, whatever comes.
-@pytest.mark.parametrize(
-    ("command", "source", "end"), [("fix", WRONG, "run_budget"), ("optimize", SLOW, "solved")]
-)
-def test_budget_of_nothing_asks_nobody(command: str, source: str, end: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "source", "code"), [("fix", WRONG, 1), ("optimize", SLOW, 0)])
+def test_budget_of_nothing_asks_nobody(
+    command: str, source: str, code: int, tmp_path: Path
+) -> None:
     options = ("--budget-tokens", 0)
     called = improve(tmp_path, command, source, use("submit", source=RIGHT), options=options)
-    assert (called.document["end"], called.document["turns"]) == (end, 0), called.err
+    assert (called.document["end"], called.document["turns"]) == ("run_budget", 0), called.err
+    assert called.code == code
     assert json.loads((the_run(tmp_path) / "config.json").read_text())["budget"]["tokens"] == 0
 
 
@@ -170,3 +171,53 @@ def test_kernel_for_the_surface_of_instructions_is_judged_by_it(tmp_path: Path) 
     called = improve(tmp_path, "fix", RIGHT, use("submit", source=RIGHT), options=options)
     assert called.document["before"]["stage"] == "refused"
     assert "NK119" in first_words(the_run(tmp_path))
+
+
+PAID = {"input_tokens": 1000, "output_tokens": 50}
+
+
+@pytest.mark.parametrize(("command", "start"), [("fix", WRONG), ("optimize", SLOW)])
+def test_stopped_run_goes_on_and_no_turn_is_paid_twice(
+    command: str, start: str, tmp_path: Path
+) -> None:
+    lines = (
+        {**use("verify_kernel", source=WRONG_AND_FAST), "usage": PAID},
+        {**use("submit", source=RIGHT), "usage": PAID},
+    )
+    options = ("--budget-tokens", 1000, "--write")
+    stopped = improve(tmp_path, command, start, *lines, options=options)
+    assert stopped.document["end"] == "run_budget"
+    run = the_run(tmp_path)
+    first = (run / "trajectory.jsonl").read_bytes().splitlines()
+    assert call("resume", run, "--json").document["end"] == "run_budget"
+    done = call("resume", run, "--json", "--budget-tokens", 10_000)
+    assert (done.code, done.document["end"]) == (0, "solved"), done.err
+    assert (done.document["turns"], done.document["usage"]["input_tokens"]) == (2, 2000)
+    assert done.document["before"]["stage"] == ("wrong" if command == "fix" else "right")
+    assert the_run(tmp_path) == run
+    assert (run / "trajectory.jsonl").read_bytes().splitlines()[: len(first) - 1] == first[:-1]
+    assert (tmp_path / "kernel.py").read_text() == RIGHT
+    again = call("resume", run)
+    assert (again.code, "has ended: solved" in again.err) == (2, True)
+
+
+def test_stopped_run_says_how_it_goes_on_and_keeps_a_file_that_was_changed(tmp_path: Path) -> None:
+    model = write_script(tmp_path, {**use("submit", source=RIGHT), "usage": PAID})
+    kernel, task = write_kernel(tmp_path, WRONG), write_task(tmp_path)
+    given = ("--task", task, "--model", model, "--runs", tmp_path / "runs", "--write")
+    stopped = call("fix", kernel, *given, "--budget-tokens", 0)
+    run = the_run(tmp_path)
+    assert f"go on       nki-agent resume {run}" in stopped.out
+    kernel.write_text("# mine, meanwhile\n")
+    done = call("resume", run, "--budget-tokens", 10_000)
+    assert done.code == 0, done.err
+    assert "not written" in done.err
+    assert kernel.read_text() == "# mine, meanwhile\n"
+    assert (run / "kernel.py").read_text() == RIGHT
+
+
+def test_faster_kernel_that_was_only_submitted_counts(tmp_path: Path) -> None:
+    called = improve(tmp_path, "optimize", SLOW, use("submit", source=RIGHT), options=("--write",))
+    assert called.code == 0, called.err
+    assert called.document["speedup"] > 1.2
+    assert (tmp_path / "kernel.py").read_text() == RIGHT

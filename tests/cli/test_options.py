@@ -14,6 +14,7 @@ from nki_agent.bench.importers.toml import write_toml
 from nki_agent.bench.suite import SUITE_FILE, Source, Status, SuiteRecord, TaskRow
 from nki_agent.evals.results import LINES
 from nki_agent.farm.job import Job
+from nki_agent.farm.local import LocalExecutor
 from nki_agent.verify.kernel import Kernel
 from tests.agent.tiny import RIGHT, WRONG
 from tests.cli.calling import call, write_kernel, write_script, write_task
@@ -223,3 +224,33 @@ def test_author_that_may_not_read_the_suite_leaves_no_run(tmp_path: Path) -> Non
     assert called.code == 2
     assert "--trust-suite" in called.err
     assert not runs.exists()
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "-1", "86401", "1e300"])
+def test_search_has_a_longest_time(seconds: str, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for command in (("solve", write_task(tmp_path)), ("bench", "run", "--task", TASK)):
+        called = call(*command, "--runs", runs, "--optimize-seconds", seconds)
+        assert (called.code, runs.exists()) == (2, False), called.err
+
+
+def test_search_has_its_time_beside_that_of_the_episode(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    given = ("--optimize-seconds", "0.01", "--runs", runs)
+    assert call("solve", write_task(tmp_path), *given).code == 0
+    (run,) = runs.iterdir()
+    limits = json.loads((run / "config.json").read_text())["limits"]
+    assert limits["wall_s"] == pytest.approx(1800.01)
+
+
+@pytest.mark.parametrize("workers", ["0", "1025", "100000000"])
+def test_workers_have_a_most(workers: str) -> None:
+    for command in (("mcp",), ("bench", "run"), ("verify", "k.py", "--task", "t.py")):
+        assert call(*command, "--workers", workers).code == 2
+    with pytest.raises(UsageError, match="workers cannot judge"):
+        LocalExecutor(workers=int(workers))
+
+
+def test_split_that_is_taken_is_said_in_help() -> None:
+    shown = " ".join(call("bench", "run", "--help").out.split())
+    assert "smoke-12, which is taken if left out" in shown

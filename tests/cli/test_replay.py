@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nki_agent.report.figures import write_tokens
 from nki_agent.report.stored import read_run
 from tests.agent.tiny import RIGHT, WRONG
 from tests.cli.calling import Called, call, use, write_script, write_task
@@ -92,14 +93,14 @@ def test_report_is_one_page_that_loads_nothing(run: Path) -> None:
 
 def test_report_takes_stage_and_latency_from_the_answers(run: Path) -> None:
     found = read_run(run)
-    assert [(s.turn, s.tool, s.stage) for s in found.steps] == [
+    assert [(s.turn, s.tool, s.stage) for s in found.best.steps] == [
         (2, "verify_kernel", "wrong"),
         (3, "verify_kernel", "right"),
         (4, "profile_kernel", None),
     ]
     assert found.verdict is not None
     assert found.verdict.latency_ns is not None
-    for step in found.steps[1:]:
+    for step in found.best.steps[1:]:
         assert step.latency_ns == pytest.approx(found.verdict.latency_ns, rel=0.05)
     assert (found.usage.input_tokens, found.usd) == (2400, 0.0)
 
@@ -158,3 +159,43 @@ def test_replay_of_a_run_of_the_benchmark_names_its_attempts(run: Path) -> None:
     (attempt / "trajectory.jsonl").write_bytes((run / "trajectory.jsonl").read_bytes())
     assert f"nki-agent replay {attempt}" in call("replay", run).err
     assert call("replay", attempt).code == 0
+
+
+def test_every_sample_is_shown_and_the_one_that_counts_is_named(tmp_path: Path) -> None:
+    usage = {"usage": USAGE}
+    lines = (
+        {**use("submit", source=WRONG), **usage},
+        {**use("submit", source=RIGHT), **usage},
+        {"text": "I can't.", "stop": "refusal", **usage},
+    )
+    given = ("--model", write_script(tmp_path, *lines), "--runs", tmp_path / "runs")
+    called = call("solve", write_task(tmp_path), *given, "--samples", 3)
+    assert called.code == 0, called.err
+    (run,) = (tmp_path / "runs").iterdir()
+    shown = call("replay", run).out
+    heads = [line for line in shown.splitlines() if line.startswith("== sample")]
+    best = "== sample 2 of 3: its kernel counts"
+    assert heads == ["== sample 1 of 3", best, "== sample 3 of 3"]
+    assert "I can't." in shown
+    assert call("report", run).code == 0
+    page = (run / "report.html").read_text()
+    assert "<h2>Samples</h2>" in page
+    assert "<b>solved</b>" in page
+    assert "gave up" in page
+    assert write_tokens(3 * USAGE["input_tokens"]) in page
+    found = read_run(run)
+    assert (found.best.number, found.usage.input_tokens) == (2, 3 * USAGE["input_tokens"])
+    other = read_run(run / "trajectory-3.jsonl")
+    assert (other.kernel, other.verdict) == (None, None)
+    assert read_run(run / "trajectory-2.jsonl").kernel == RIGHT
+
+
+def test_broken_sample_is_named(tmp_path: Path) -> None:
+    lines = (use("submit", source=RIGHT), use("submit", source=RIGHT))
+    given = ("--model", write_script(tmp_path, *lines), "--runs", tmp_path / "runs")
+    assert call("solve", write_task(tmp_path), *given, "--samples", 2).code == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    (run / "trajectory-2.jsonl").write_text("my notes\n")
+    for command in ("replay", "report"):
+        called = call(command, run)
+        assert (called.code, "trajectory-2.jsonl" in called.err) == (2, True)

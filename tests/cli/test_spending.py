@@ -302,3 +302,19 @@ def test_model_that_cannot_be_used_leaves_no_folder(tmp_path: Path) -> None:
     )
     assert (called.code, "cannot read the recording" in called.err) == (2, True)
     assert not (tmp_path / "runs").exists()
+
+
+def test_run_without_tokens_of_its_task_goes_on_with_more(tmp_path: Path) -> None:
+    stopped = solve(tmp_path, "--task-tokens", 1)
+    run = the_run(tmp_path)
+    assert (stopped.document["end"], count_turns(run)) == ("tokens", 1)
+    done = call("resume", run, "--json", "--task-tokens", 100_000)
+    assert (done.code, done.document["end"], count_turns(run)) == (0, "solved", 3), done.err
+
+
+def test_error_that_stopped_a_run_is_forgotten_when_it_has_ended(tmp_path: Path) -> None:
+    solve(tmp_path, "--budget-tokens", 0)
+    run = the_run(tmp_path)
+    (run / "error.txt").write_text("KeyboardInterrupt: \n")
+    assert call("resume", run, "--budget-tokens", 10**6).code == 0
+    assert "KeyboardInterrupt" not in call("replay", run).err

@@ -188,3 +188,17 @@ def test_success_is_right_and_five_percent_faster(tmp_path: Path) -> None:
         return judge_outcome(laid, verdict).success
 
     assert [outcome(t) for t in (None, 1.06, 1.04, 0.5)] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("source", [None, "", "# soon\n\n  # later\n"])
+def test_kernel_that_nobody_has_written_is_told_so(space: Path, source: str | None) -> None:
+    if source is not None:
+        (space / "kernel.py").write_text(source)
+    for command in ("compile", "verify", "profile", "check"):
+        called = call("workspace", command, space)
+        assert (called.code, "nothing is written in kernel.py yet" in called.err) == (1, True)
+    (space / "kernel.py").unlink()
+    called = call("workspace", "verify", space)
+    assert (called.code, "the kernel for TASK.md goes there" in called.err) == (2, True)
+    (space / "kernel.py").write_text(WRONG)
+    assert "nothing is written" not in call("workspace", "verify", space).err

@@ -12,7 +12,6 @@ import pytest
 inspect_ai = pytest.importorskip("inspect_ai")
 inspect_model = pytest.importorskip("inspect_ai.model")
 
-from nki_agent.base.errors import UsageError  # noqa: E402
 from nki_agent.bench.attempt import Attempt  # noqa: E402
 from nki_agent.check.surface import Surface  # noqa: E402
 from nki_agent.llm.inspect_model import to_inspect, to_reply  # noqa: E402
@@ -163,5 +162,29 @@ def test_reason_to_stop_is_told(reason: Any, stop: StopReason) -> None:
 def test_ablation_is_an_option_of_the_task() -> None:
     from_options = importlib.import_module("nki_agent.evals.inspect_task").nkibench
     assert from_options(prompt="plain", tools="compile,verify", seed=1).dataset
-    with pytest.raises(UsageError):
-        from_options(tools="compiler")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("split", "nope", "no split `nope`"),
+        ("target", "trn9", "one of trn1, inf2, trn2, trn3"),
+        ("mode", "nope", "one of loop, single-shot"),
+        ("surface", "x", "one of nki, isa"),
+        ("prompt", "x", "one of "),
+        ("tools", "nope", "names no tool `nope`"),
+        ("turns", 0, "not between 1 and"),
+        ("turns", "many", "not between 1 and"),
+        ("workers", 0, "not between 1 and 1024"),
+        ("workers", 10**6, "not between 1 and 1024"),
+        ("seed", -4, "is not between 0 and"),
+    ],
+)
+def test_option_that_cannot_be_meant_is_told_without_a_traceback(
+    option: str, value: object, words: str
+) -> None:
+    nkibench = importlib.import_module("nki_agent.evals.registry").nkibench
+    prerequisite = importlib.import_module("inspect_ai._util.error").PrerequisiteError
+    with pytest.raises(prerequisite) as caught:
+        nkibench(**{option: value})
+    assert words in str(caught.value.message)

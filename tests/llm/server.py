@@ -1,4 +1,4 @@
-"""A local server that speaks Anthropic's Messages, OpenAI's Chat and Bedrock's Converse.
+"""A local server that speaks Anthropic's Messages, OpenAI's Chat and Responses, Bedrock's Converse.
 
 What it answers is a list of steps: a reply in neutral form, an HTTP error, or a line that drops.
 The last step is repeated. Every request is kept.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+POLL_S = 0.01
 KEY = "key-that-must-not-leak-0123456789"
 
 
@@ -101,6 +102,57 @@ def openai_body(say: Say, model: str) -> dict[str, Any]:
             "completion_tokens": 50,
             "total_tokens": 1050,
             "prompt_tokens_details": {"cached_tokens": say.cached},
+        },
+    }
+
+
+def responses_body(say: Say, model: str) -> dict[str, Any]:
+    """What OpenAI answers to models that reason."""
+    output: list[dict[str, Any]] = [
+        {"type": "reasoning", "id": "rs_0", "summary": [], "content": None}
+    ]
+    content: list[dict[str, Any]]
+    if say.stop == "content_filter":
+        content = [{"type": "refusal", "refusal": say.text}]
+    else:
+        content = [{"type": "output_text", "text": say.text, "annotations": []}]
+    if say.text:
+        said = {"type": "message", "id": "msg_0", "role": "assistant", "status": "completed"}
+        output.append({**said, "content": content})
+    output += [
+        {
+            "type": "function_call",
+            "id": f"fc_{n}",
+            "call_id": f"call_{n}",
+            "name": name,
+            "arguments": given if isinstance(given, str) else json.dumps(given),
+            "status": "completed",
+        }
+        for n, (name, given) in enumerate(say.calls)
+    ]
+    is_cut = say.stop == "length"
+    return {
+        "id": "resp",
+        "object": "response",
+        "created_at": 0,
+        "status": "incomplete" if is_cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+        "error": None,
+        "instructions": None,
+        "metadata": {},
+        "model": model,
+        "output": output,
+        "parallel_tool_calls": True,
+        "temperature": 1.0,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "usage": {
+            "input_tokens": 1000,
+            "input_tokens_details": {"cached_tokens": say.cached},
+            "output_tokens": 50,
+            "output_tokens_details": {"reasoning_tokens": 20},
+            "total_tokens": 1050,
         },
     }
 
@@ -218,6 +270,8 @@ class Handler(BaseHTTPRequestHandler):
     def body(self, say: Say, request: dict[str, Any]) -> bytes:
         if self.path.endswith("/chat/completions"):
             return json.dumps(openai_body(say, request["model"])).encode()
+        if self.path.endswith("/responses"):
+            return json.dumps(responses_body(say, request["model"])).encode()
         if self.path.endswith("/converse"):
             return json.dumps(bedrock_body(say)).encode()
         if request.get("stream"):
@@ -249,7 +303,8 @@ class Server(ThreadingHTTPServer):
 def serve(*steps: Step) -> Iterator[Wire]:
     server = Server(("127.0.0.1", 0), Handler)
     server.wire = Wire(f"http://127.0.0.1:{server.server_port}", list(steps))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # Its end is looked for so often: half a second, if left out, at the end of every test.
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True)
     thread.start()
     try:
         yield server.wire

@@ -47,7 +47,9 @@ from tests.llm.server import (
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
 
 ANTHROPIC, OPENAI, COMPATIBLE = "anthropic/claude-sonnet-4-5", "openai/gpt-4o", "openai-api/my/m"
-BOTH = pytest.mark.parametrize("name", [ANTHROPIC, OPENAI, COMPATIBLE])
+RESPONSES = "openai/gpt-5"
+"""A model that Inspect asks by OpenAI's newer interface."""
+EACH = pytest.mark.parametrize("name", [ANTHROPIC, OPENAI, RESPONSES, COMPATIBLE])
 TOOLS = (
     ToolSpec(
         name="verify_kernel",
@@ -72,6 +74,17 @@ TALK = (
 )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _keep() -> Iterator[None]:
+    """What was there before is left out of the collections below: they'd take most of the time."""
+    for provider in (ANTHROPIC, OPENAI):
+        make_inspect_model(provider, api_key=KEY)
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _settle() -> Iterator[None]:
     yield
@@ -81,15 +94,18 @@ def _settle() -> Iterator[None]:
 class Asked:
     """What came of asking once, and how long it would have waited."""
 
-    def __init__(self, wire: Wire, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, wire: Wire, name: str, monkeypatch: pytest.MonkeyPatch, *, call_s: float = 5.0
+    ) -> None:
         for variable in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "MY_API_KEY"):
             monkeypatch.setenv(variable, KEY)
         monkeypatch.setenv("ANTHROPIC_BASE_URL", wire.url)
         monkeypatch.setenv("OPENAI_BASE_URL", f"{wire.url}/v1")
         monkeypatch.setenv("MY_BASE_URL", f"{wire.url}/v1")
         self.waits: list[float] = []
+        policy = RetryPolicy(call_s=call_s)
         self.model = InspectModel(
-            make_inspect_model(name), name=name, policy=RetryPolicy(call_s=1.0), sleep=self.sleep
+            make_inspect_model(name), name=name, policy=policy, sleep=self.sleep
         )
 
     async def sleep(self, seconds: float) -> None:
@@ -115,7 +131,7 @@ def ask(name: str, monkeypatch: pytest.MonkeyPatch, *steps: Step, **how: Any) ->
         return Asked(wire, name, monkeypatch).ask(**how)
 
 
-@BOTH
+@EACH
 def test_text_and_usage_come_as_the_provider_counts(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +143,7 @@ def test_text_and_usage_come_as_the_provider_counts(
     )
 
 
-@BOTH
+@EACH
 def test_tool_calls_of_one_reply_come_in_order(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: tuple[tuple[str, object], ...] = (
         ("verify_kernel", {"source": "a"}),
@@ -142,7 +158,7 @@ def test_tool_calls_of_one_reply_come_in_order(name: str, monkeypatch: pytest.Mo
     assert len({c.id for c in reply.tool_calls}) == 2
 
 
-@BOTH
+@EACH
 def test_history_with_tools_goes_over_the_wire(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(Say(text="ok")) as wire:
         Asked(wire, name, monkeypatch).ask(TALK, tokens=777)
@@ -154,6 +170,19 @@ def test_history_with_tools_goes_over_the_wire(name: str, monkeypatch: pytest.Mo
         assert (use["id"], use["input"]) == ("call_0", {"source": "import nki"})
         (result,) = [c for c in request["messages"][2]["content"] if c["type"] == "tool_result"]
         assert result["tool_use_id"] == "call_0"
+        assert request["tools"][0]["name"] == "verify_kernel"
+    elif name == RESPONSES:
+        assert wire.paths == ["/v1/responses"]
+        assert request["max_output_tokens"] == 777
+        system, user, called, answer = request["input"]
+        assert [system["role"], user["role"]] == ["developer", "user"]
+        assert (called["type"], called["call_id"], called["name"]) == (
+            "function_call",
+            "call_0",
+            "verify_kernel",
+        )
+        assert json.loads(called["arguments"]) == {"source": "import nki"}
+        assert (answer["type"], answer["call_id"]) == ("function_call_output", "call_0")
         assert request["tools"][0]["name"] == "verify_kernel"
     else:
         assert wire.paths == ["/v1/chat/completions"]
@@ -177,7 +206,7 @@ def test_anthropic_is_asked_to_cache_and_what_it_writes_is_counted(
     )
 
 
-@BOTH
+@EACH
 def test_key_is_sent_to_the_provider_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(Fail(status=400, message=f"bad {KEY}")) as wire:
         with pytest.raises(ModelError) as caught:
@@ -187,7 +216,7 @@ def test_key_is_sent_to_the_provider_alone(name: str, monkeypatch: pytest.Monkey
     assert "_API_KEY]" in str(caught.value)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(
     ("status", "words"),
     [(401, "not accept the key"), (403, "may not use"), (404, "does not know this model")],
@@ -212,7 +241,7 @@ def test_empty_account_is_not_a_rate_limit(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(wire.requests) == 1
 
 
-@BOTH
+@EACH
 def test_rate_limit_waits_as_long_as_it_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = Fail(status=429, code="rate_limit_error", retry_after="7")
     with serve(limit, limit, Say(text="ok")) as wire:
@@ -224,7 +253,7 @@ def test_rate_limit_waits_as_long_as_it_is_told(name: str, monkeypatch: pytest.M
     assert len(asked.waits) == 2
 
 
-@BOTH
+@EACH
 def test_overload_backs_off_and_ends(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(Fail(status=503, code="overloaded_error")) as wire:
         asked = Asked(wire, name, monkeypatch)
@@ -243,7 +272,7 @@ def test_too_long_a_wait_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert asked.waits == []
 
 
-@BOTH
+@EACH
 def test_nobody_there_is_tried_some_times(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(Say()) as wire:
         pass
@@ -253,18 +282,17 @@ def test_nobody_there_is_tried_some_times(name: str, monkeypatch: pytest.MonkeyP
     assert len(asked.waits) == 5
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("drop", [Drop(), Drop(after_bytes=60), Hang(seconds=3.0), Endless()])
 def test_lost_reply_is_asked_for_once_more_only(
     name: str, drop: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serve(drop) as wire:
-        asked = Asked(wire, name, monkeypatch)
+    with serve(drop, drop, drop, Say(text="ok")) as wire:
+        asked = Asked(wire, name, monkeypatch, call_s=0.5)
         with pytest.raises(ModelAwayError, match="lost 2 replies"):
             asked.ask()
         assert len(wire.requests) == 2
-    with serve(drop, Say(text="ok")) as wire:
-        assert Asked(wire, name, monkeypatch).ask().text == "ok"
+        assert asked.ask().text == "ok"
 
 
 @pytest.mark.parametrize("after_bytes", [0, 60, 500, 900])
@@ -278,7 +306,7 @@ def test_stream_that_breaks_is_asked_for_once_more_only(
         assert wire.requests[0]["stream"]
 
 
-@BOTH
+@EACH
 def test_refused_request_is_not_repeated(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(Fail(status=400, code="invalid_request_error", message="the tool is odd")) as wire:
         with pytest.raises(ModelError, match="the tool is odd") as caught:
@@ -287,19 +315,40 @@ def test_refused_request_is_not_repeated(name: str, monkeypatch: pytest.MonkeyPa
     assert not isinstance(caught.value, ModelAwayError)
 
 
-@BOTH
+def test_calls_go_back_as_our_history_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenAI refuses a call with its id and without the reasoning that led to it."""
+    big = {"source": "#" * (2 << 20)}
+    with serve(Say(calls=(("verify_kernel", big),)), Say(text="ok")) as wire:
+        asked = Asked(wire, RESPONSES, monkeypatch)
+        (call,) = asked.ask().tool_calls
+        said = Message(role=Role.ASSISTANT, tool_calls=(call,))
+        answer = Message(role=Role.TOOL, content="too big", tool_call_id=call.id)
+        asked.ask((*BEGIN, said, answer))
+        (sent,) = [i for i in wire.requests[1]["input"] if i.get("type") == "function_call"]
+    assert "id" not in sent
+    assert (sent["call_id"], json.loads(sent["arguments"])) == (call.id, {})
+
+
+def test_reasoning_costs_no_request_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(Say(text="ok", cached=200)) as wire:
+        reply = Asked(wire, RESPONSES, monkeypatch).ask()
+        assert len(wire.requests) == 1
+    assert reply.usage == Usage(input_tokens=1000, output_tokens=50, cached_tokens=200)
+
+
+@EACH
 def test_refusal_is_no_failure(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reply = ask(name, monkeypatch, Say(text="I won't.", stop="content_filter"))
     assert reply.stop is StopReason.REFUSAL
 
 
-@BOTH
+@EACH
 def test_cut_off_text_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reply = ask(name, monkeypatch, Say(text="import", stop="length"))
     assert (reply.stop, reply.text) == (StopReason.LENGTH, "import")
 
 
-@BOTH
+@EACH
 def test_call_of_a_cut_off_reply_is_not_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: tuple[tuple[str, object], ...] = (
         ("verify_kernel", {"source": "a"}),
@@ -318,7 +367,7 @@ def test_malformed_call_has_a_fault(given: str, monkeypatch: pytest.MonkeyPatch)
     assert call.arguments == {}
 
 
-@BOTH
+@EACH
 def test_ten_megabytes_of_argument_are_not_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = (("verify_kernel", {"source": "#" * (10 << 20)}),)
     reply = ask(name, monkeypatch, Say(calls=calls))
@@ -327,7 +376,7 @@ def test_ten_megabytes_of_argument_are_not_kept(name: str, monkeypatch: pytest.M
     assert call.arguments == {}
 
 
-@BOTH
+@EACH
 def test_empty_answer_is_empty_and_can_be_sent_back(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +390,7 @@ def test_empty_answer_is_empty_and_can_be_sent_back(
             Message(role=Role.USER, content="Send the kernel."),
         )
         assert asked.ask(talk).text == "ok"
-        assert "''" not in str(wire.requests[1]["messages"]) or name != ANTHROPIC
+        assert name != ANTHROPIC or "''" not in str(wire.requests[1]["messages"])
 
 
 @pytest.mark.parametrize("body", [b"<html>gateway</html>", b"[]", b""])
@@ -384,7 +433,7 @@ def test_answer_without_its_parts_is_a_lost_reply(
         assert len(wire.requests) == 2
 
 
-@BOTH
+@EACH
 def test_half_of_a_character_is_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     say = Say(
         text="x \ud800 y", calls=(("verify_kernel", {"source": "# \udfff", "n": ["\ud800"]}),)

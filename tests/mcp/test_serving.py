@@ -219,3 +219,28 @@ def test_wrong_options_end_with_a_message(options: tuple[str, ...], words: str) 
         [sys.executable, *COMMAND, *options], capture_output=True, text=True, check=False
     )
     assert (run.returncode, words in run.stderr) == (2, True)
+
+
+ODD_PATHS = ("x\0y", "a" * 5000, "/tmp", "/dev/zero", "ü 空.py", "")
+
+
+def test_paths_that_are_none_are_answered_with_text(tmp_path: Path) -> None:
+    async def talk() -> None:
+        task = str(write_task(tmp_path))
+        async with stdio("--workers", "1") as client:
+            for path in ODD_PATHS:
+                for given in ({"task": path, "source": RIGHT}, {"task": task, "file": path}):
+                    said = await say(client, "verify_kernel", **given)
+                    assert said.startswith("error: "), (path, said)
+                    assert len(said) < 6000
+            assert "stage: right" in await say(client, "verify_kernel", task=task, source=RIGHT)
+
+    asyncio.run(talk())
+
+
+def test_long_question_is_not_said_again(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with stdio("--workers", "1") as client:
+            assert len(await say(client, "look_up", query="ü空" * 100_000)) < 1000
+
+    asyncio.run(talk())

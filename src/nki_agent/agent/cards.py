@@ -20,6 +20,7 @@ from nki_agent.agent.library import Library
 from nki_agent.agent.patterns import Pattern, make_patterns
 from nki_agent.agent.words import find_words
 from nki_agent.base.catalogue import CATALOGUE
+from nki_agent.base.diagnostic import clean
 from nki_agent.check.surface import Surface, is_kept
 from nki_agent.chip.spec import GENERATION, ChipSpec, Target, load_chip
 from nki_agent.isa.declaration import Declaration, Kind, Parameter
@@ -127,7 +128,7 @@ def look_up(
     names = [name for card in cards for name in card.names]
     near = difflib.get_close_matches(_read_symbol(query), names, n=3)
     hint = f"near names: {', '.join(near)}" if near else "try an instruction's name or a code"
-    return f"nothing found for `{query.strip()}`; {hint}"
+    return f"nothing found for `{clean(query.strip())}`; {hint}"
 
 
 def _read_symbol(query: str) -> str:

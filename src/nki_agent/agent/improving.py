@@ -1,8 +1,8 @@
 """An episode that starts from a user's kernel: repair it, or make a right one faster.
 
 Law: the user's kernel is part of the task's words, so the history stays linear and says all. When
-speed is the goal, every verified kernel is judged at each of the task's sizes, and the fastest
-right one is kept, the user's own included; what is submitted does not matter.
+speed is the goal, every verified or submitted kernel is judged at each of the task's sizes, and the
+fastest right one is kept, the user's own included.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from nki_agent.agent.answers import write_faults, write_trials
 from nki_agent.agent.judging import Judging
 from nki_agent.agent.library import find_library
 from nki_agent.agent.prompt import Prompt
-from nki_agent.agent.tools import Shelf, Toolbox
+from nki_agent.agent.tools import Answer, Shelf, Toolbox
 from nki_agent.base.seeds import seed_for
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cost.summary import Summary, format_figure, format_summary
+from nki_agent.llm.protocol import Json
 from nki_agent.task.task import Scope
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.verdict import Verdict
@@ -105,6 +106,11 @@ class ImprovingTools(Toolbox):
         self._keep(start.source, start.verdict)
 
     @property
+    def seeks_speed(self) -> bool:
+        """Whether a right kernel is not yet all that is wanted."""
+        return self._start.goal is Goal.OPTIMIZE
+
+    @property
     def best(self) -> str | None:
         """For speed the fastest right kernel; else what the model came furthest with."""
         if self._start.goal is Goal.FIX:
@@ -120,6 +126,14 @@ class ImprovingTools(Toolbox):
         )
         self._keep(source, verdict)
         return verdict
+
+    async def _submit(self, arguments: Json) -> Answer:
+        """A kernel that was never verified counts too: it may be the fastest."""
+        answer = await super()._submit(arguments)
+        if self.seeks_speed and self.submitted not in (None, *self._latencies):
+            assert self.submitted is not None
+            await self.judge(self.submitted, purpose="submit")
+        return answer
 
     def _keep(self, source: str, verdict: Verdict) -> None:
         """The first latency of a kernel is that of all: it does not depend on the seed."""

@@ -159,7 +159,8 @@ def index_folder(folder: Path, path: Path) -> Indexed:
             found = _fill(base, folder, files)
         part.replace(path)
     except (OSError, sqlite3.OperationalError) as error:
-        raise UsageError(f"cannot write the index `{path}`: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot write the index `{path}`: {reason}") from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

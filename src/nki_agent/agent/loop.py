@@ -11,12 +11,13 @@ import asyncio
 import re
 
 from nki_agent.agent.episode import End, Episode, Limits, Mode
-from nki_agent.agent.past import find_over
+from nki_agent.agent.past import STOPPED, find_over
 from nki_agent.agent.prompt import Prompt
 from nki_agent.agent.tools import Answer, Toolbox
 from nki_agent.agent.trajectory import Finished, ToolRun, Trajectory, Turn
 from nki_agent.base.clock import Clock
 from nki_agent.base.counting import count_of
+from nki_agent.llm.keys import hide_secrets
 from nki_agent.llm.prices import add_usd
 from nki_agent.llm.protocol import (
     Message,
@@ -67,12 +68,13 @@ async def solve(
         if kernel is not None:
             trajectory.announce("last judgement", turn=talk.turn)
             verdict = await tools.judge(kernel, purpose="final")
-            end, message = _settle(end, message, verdict)
+            is_open = tools.seeks_speed and end in STOPPED
+            end, message = _settle(end, message, verdict, is_open=is_open)
     except asyncio.CancelledError:
         talk.finish(End.INTERRUPTED, "stopped from outside", None)
         raise
     except BaseException as error:
-        talk.finish(End.FAILED, f"{type(error).__name__}: {error}", None)
+        talk.finish(End.FAILED, hide_secrets(f"{type(error).__name__}: {error}"), None)
         raise
     return talk.finish(end, message, verdict)
 
@@ -315,8 +317,13 @@ class _Talk:
         return f"\n\nTurns left: {left}. Submit your best kernel in time."
 
 
-def _settle(end: End, message: str, verdict: Verdict) -> tuple[End, str]:
-    """What the last judgement makes of the reason for stopping."""
+def _settle(end: End, message: str, verdict: Verdict, *, is_open: bool) -> tuple[End, str]:
+    """What the last judgement makes of the reason for stopping.
+
+    An open search for speed goes on from a right kernel.
+    """
+    if verdict.stage is Stage.RIGHT and is_open:
+        return end, message
     if verdict.stage is Stage.RIGHT:
         return End.SOLVED, ACCEPTED
     return end, message or f"the submitted kernel is judged {verdict.stage.value}"

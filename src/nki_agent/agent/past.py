@@ -17,15 +17,34 @@ import msgspec
 
 from nki_agent.agent.episode import End
 from nki_agent.agent.prompt import Prompt
-from nki_agent.agent.trajectory import Finished, Past, Started, Trajectory, read_trajectory
+from nki_agent.agent.trajectory import (
+    BrokenTrajectoryError,
+    Event,
+    Finished,
+    Past,
+    Started,
+    Trajectory,
+    is_whole,
+    read_trajectory,
+)
 from nki_agent.base.errors import UsageError
 from nki_agent.base.linefile import find_free_name
 from nki_agent.chip.spec import Target
 from nki_agent.llm.protocol import Model
 from nki_agent.task.task import Task
 
-STOPPED = frozenset({End.INTERRUPTED, End.FAILED, End.MODEL_AWAY, End.RUN_BUDGET, End.BUDGET})
+STOPPED = frozenset(
+    {
+        End.INTERRUPTED,
+        End.FAILED,
+        End.MODEL_AWAY,
+        End.RUN_BUDGET,
+        End.BUDGET,
+        End.TOKENS,
+    }
+)
 """Ends after which an episode can go on."""
+AWAY = "put it back as it was, or move it away: then the episode begins anew"
 
 
 def make_start(task: Task, prompt: Prompt, *, model: Model, target: Target) -> Started:
@@ -48,8 +67,7 @@ def begin_or_go_on(trajectory: Trajectory, started: Started) -> None:
     if path is None or not path.exists():
         trajectory.add(started)
         return
-    cut_torn_line(path)
-    events = read_trajectory(path)
+    events = _read_past(path)
     if not events or not is_same(events[0], started):
         if events:
             path.rename(find_free_name(path, "old"))
@@ -76,11 +94,30 @@ def find_over(past: Past) -> Finished | None:
     return last if isinstance(last, Finished) and last.end not in STOPPED else None
 
 
+def _read_past(path: Path) -> tuple[Event, ...]:
+    try:
+        events = read_trajectory(path)
+        cut_torn_line(path)
+    except BrokenTrajectoryError as error:
+        raise BrokenTrajectoryError(error.what, hint=AWAY) from error
+    except OSError as error:
+        raise BrokenTrajectoryError(
+            f"`{path}` cannot be gone on with: {error.strerror}", hint=AWAY
+        ) from error
+    return events
+
+
 def cut_torn_line(path: Path) -> None:
-    """Take away a last line that a crash cut off, before anything is written behind it."""
+    """Take away a last line that a crash cut off, before anything is written behind it.
+
+    One that lacks nothing but its end gets that.
+    """
     data = path.read_bytes()
     whole = data.rfind(b"\n") + 1
-    if whole < len(data):
+    if is_whole(data[whole:]):
+        with path.open("ab") as file:
+            file.write(b"\n")
+    elif whole < len(data):
         os.truncate(path, whole)
 
 

@@ -155,6 +155,11 @@ class Toolbox:
         return msgspec.structs.replace(ablation, tools=self._tools)
 
     @property
+    def seeks_speed(self) -> bool:
+        """Whether a right kernel is not yet all that is wanted."""
+        return False
+
+    @property
     def best(self) -> str | None:
         """The submitted kernel, else of those that came furthest the fastest, then the latest."""
         if self.submitted is not None:

@@ -7,18 +7,32 @@ for. A turn holds only the messages that are new in it; all turns together are t
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from nki_agent.agent.episode import End, Mode
 from nki_agent.base.clock import Clock
+from nki_agent.base.errors import UsageError
 from nki_agent.base.jsonl import append_line
 from nki_agent.llm.protocol import Message, Reply, Usage
 from nki_agent.verify.verdict import Stage
 
 SCHEMA = 1
 """Raised by every change that an older reader would misread."""
+BEGIN = b'{"kind":"'
+"""How every line begins."""
+HINT = "a run is a folder that `nki-agent solve`, `fix`, `optimize` or `bench run` made"
+
+
+class BrokenTrajectoryError(UsageError):
+    """A file where a trajectory should be holds something else, or was changed."""
+
+    def __init__(self, what: str, *, hint: str = HINT) -> None:
+        """Keep `what` apart, for whoever knows a better hint."""
+        super().__init__(what, hint=hint)
+        self.what = what
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field="kind"):
@@ -77,6 +91,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 Event = Started | Turn | ToolRun | Finished
 Watch = Callable[[Event | Waiting], None]
+_DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def watch_nothing(event: Event | Waiting) -> None:
@@ -134,7 +149,47 @@ class Trajectory:
 
 
 def read_trajectory(path: Path) -> tuple[Event, ...]:
-    """All whole events of a file, a last line that a crash cut off left out."""
-    decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-    lines = path.read_bytes().splitlines(keepends=True)
-    return tuple(decoder.decode(line) for line in lines if line.endswith(b"\n"))
+    """All whole events of a file, a last line that a crash cut off left out.
+
+    Raises:
+        BrokenTrajectoryError: a line is no event, or its turn is not the one that was to come.
+        OSError: it cannot be read.
+    """
+    events: list[Event] = []
+    turn = 0
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n") and _is_torn(line):
+            continue
+        event = _decode(line, path=path, number=number)
+        turn += isinstance(event, Turn)
+        if isinstance(event, Turn | ToolRun) and event.turn != turn:
+            raise BrokenTrajectoryError(
+                f"`{path}` was changed: line {number} is of turn {event.turn}, and turn {turn} was"
+                " to come"
+            )
+        events.append(event)
+    return tuple(events)
+
+
+def is_whole(line: bytes) -> bool:
+    """Whether a line lacks nothing but its end: what it says was paid, and counts."""
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        _DECODER.decode(line)
+        return True
+    return False
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether a last line begins as ours do, or is the zeros that a power failure left."""
+    rest = line.strip(b"\0")
+    return rest.startswith(BEGIN[: len(rest)]) and not is_whole(line)
+
+
+def _decode(line: bytes, *, path: Path, number: int) -> Event:
+    try:
+        event: Event = _DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenTrajectoryError(
+            f"`{path}` is no trajectory of this version: line {number}: {error}"
+        ) from error
+    return event

@@ -169,6 +169,13 @@ def lay_out(folder: Path, task: Task, laid: Laid, *, brief: str) -> Store:
     return store
 
 
+def is_unwritten(source: str, task: Task) -> bool:
+    """Whether nobody has written a kernel yet: the file is as it was laid out, or has no code."""
+    if source.strip() == _write_start(task).strip():
+        return True
+    return all(not line.strip() or line.lstrip().startswith("#") for line in source.splitlines())
+
+
 def judge_outcome(laid: Laid, verdict: Verdict) -> Outcome:
     """Whether a workspace's task is done."""
     speedup = None
@@ -202,13 +209,12 @@ def _write_folder(folder: Path, task: Task, laid: Laid, brief: str) -> None:
         )
     text = files("nki_agent.agent").joinpath("outside", "workspace.md").read_text(encoding="utf-8")
     guide = Template(text).substitute(target=laid.target.value, faster=faster)
-    arguments = ", ".join(argument.name for argument in task.arguments)
     for name, content in {
         "AGENTS.md": guide,
         "CLAUDE.md": "@AGENTS.md\n",
         "TASK.md": brief,
         "task.py": task.source,
-        KERNEL: START.format(arguments=arguments),
+        KERNEL: _write_start(task),
     }.items():
         (folder / name).write_text(content, encoding="utf-8")
     write_skill(folder / "skill", target=laid.target)
@@ -216,6 +222,10 @@ def _write_folder(folder: Path, task: Task, laid: Laid, brief: str) -> None:
         path = folder / command
         path.write_text(_write_command(command, folder), encoding="utf-8")
         path.chmod(EXECUTABLE)
+
+
+def _write_start(task: Task) -> str:
+    return START.format(arguments=", ".join(argument.name for argument in task.arguments))
 
 
 def _write_command(command: str, folder: Path) -> str:

@@ -22,6 +22,7 @@ import typer
 from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import MachineError, NkiAgentError, TaskError, UsageError
 from nki_agent.cli.screen import say
+from nki_agent.llm.keys import hide_secrets
 from nki_agent.llm.protocol import ModelError
 
 
@@ -97,18 +98,19 @@ def find_notes(error: BaseException) -> list[str]:
 
 def report_error(error: BaseException) -> ExitCode:
     """Say what went wrong; the exit code that belongs to it."""
+    words = hide_secrets(str(error))
     match error:
         case _ if was_interrupted(error):
             say("interrupted")
             return ExitCode.INTERRUPTED
         case TaskError() | UsageError():
-            say(f"error: {error}")
+            say(f"error: {words}")
             return ExitCode.USAGE
         case MachineError() | ModelError():
-            say(f"error: {error}")
+            say(f"error: {words}")
             return ExitCode.FAILURE
         case NkiAgentError():
-            say(f"error: {error}")
+            say(f"error: {words}")
             return ExitCode.NOT_RIGHT
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             say(f"error: cannot write: {error.strerror}")
@@ -121,7 +123,7 @@ def report_error(error: BaseException) -> ExitCode:
             say("error: this machine has too little memory for it")
             return ExitCode.FAILURE
         case _:
-            say(f"internal error: {type(error).__name__}: {error}")
+            say(f"internal error: {type(error).__name__}: {words}")
             say(f"  this is a bug of nki-agent; {_keep_traceback(error)}")
             return ExitCode.FAILURE
 
@@ -131,7 +133,7 @@ def _keep_traceback(error: BaseException) -> str:
     try:
         return f"the traceback is in {write_crash_log(error)}"
     except OSError:
-        return "its traceback:\n" + "".join(traceback.format_exception(error))
+        return f"its traceback:\n{_write_traceback(error)}"
 
 
 def write_crash_log(error: BaseException) -> Path:
@@ -144,5 +146,9 @@ def write_crash_log(error: BaseException) -> Path:
         encoding="utf-8",
         errors="backslashreplace",
     ) as file:
-        file.writelines(traceback.format_exception(error))
+        file.write(_write_traceback(error))
     return Path(file.name)
+
+
+def _write_traceback(error: BaseException) -> str:
+    return hide_secrets("".join(traceback.format_exception(error)))

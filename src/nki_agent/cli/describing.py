@@ -11,12 +11,13 @@ import msgspec
 import typer
 
 from nki_agent import __version__
-from nki_agent.agent.describing import Draft, describe_task
+from nki_agent.agent.describing import Draft, Terms, describe_task
+from nki_agent.agent.episode import Limits
 from nki_agent.agent.folder import make_run_folder, make_slug
 from nki_agent.agent.trajectory import Trajectory
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import TaskError, UsageError
-from nki_agent.cli.inputs import printable
+from nki_agent.cli.inputs import as_word, printable
 from nki_agent.cli.progress import Progress
 from nki_agent.cli.screen import say
 from nki_agent.cli.solving import keeping_errors
@@ -54,7 +55,7 @@ def require_words(words: str | None, task: Path | None, *, model: str) -> None:
 
 
 def describe(
-    words: str, models: ModelSource, *, runs: Path, clock: Clock, accepts: bool
+    words: str, models: ModelSource, *, limits: Limits, runs: Path, clock: Clock, accepts: bool
 ) -> tuple[Path | None, int]:
     """The accepted task's file, None where a person does not accept it; replies that it took.
 
@@ -75,8 +76,7 @@ def describe(
             work = describe_task(
                 words,
                 model,
-                path=path,
-                host=host,
+                terms=Terms(path=path, host=host, limits=limits),
                 clock=clock,
                 trajectory=Trajectory(folder.trajectory, clock=clock, watch=progress.show),
             )
@@ -101,11 +101,11 @@ def _is_accepted(path: Path, *, accepts: bool) -> bool:
     if not sys.stdin.isatty():
         raise UsageError(
             "nobody is there to accept the task",
-            hint=f"read it, then `nki-agent solve {printable(path)}`; `--yes` accepts unread",
+            hint=f"read it, then `nki-agent solve {as_word(path)}`; `--yes` accepts unread",
         )
     if typer.confirm("Solve this task?", err=True):
         return True
-    say(f"not solved; change the task as you like, then `nki-agent solve {printable(path)}`")
+    say(f"not solved; change the task as you like, then `nki-agent solve {as_word(path)}`")
     return False
 
 

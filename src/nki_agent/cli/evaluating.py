@@ -29,7 +29,7 @@ from nki_agent.cli.authoring import (
     choose_seed,
     require_author,
 )
-from nki_agent.cli.budget import Searching, takes_search
+from nki_agent.cli.budget import Searching, takes_search, widen
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import (
     COUNT_MAX,
@@ -37,9 +37,9 @@ from nki_agent.cli.inputs import (
     SURFACE_HELP,
     TARGET_HELP,
     UNSANDBOXED_HELP,
-    WORKERS_MAX,
     Seed,
     Turns,
+    as_word,
     printable,
     read_targets,
 )
@@ -53,6 +53,7 @@ from nki_agent.evals.results import LINES, read_config, read_results
 from nki_agent.evals.run import ATTEMPTS, Evaluation, Progress
 from nki_agent.evals.spent import find_trajectories, read_spent
 from nki_agent.evals.workshop import Author, LocalWorkshop, explain_no_baseline, find_baseline
+from nki_agent.farm.executor import WORKERS_MAX
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
@@ -63,7 +64,10 @@ from nki_agent.task.need_torch import need_torch
 
 ALL_TASKS = "all"
 DEFAULT_SPLIT = "smoke-12"
-SPLIT_HELP = "Which tasks: full-250, stratified-150, stratified-60 or smoke-12; `all` of a suite."
+SPLIT_HELP = (
+    "Which tasks: full-250, stratified-150, stratified-60, or smoke-12, which is taken if left out;"
+    " of a suite, `all`."
+)
 SUITE_HELP = "A suite that `bench import` has written, in place of our own."
 TRUST_HELP = "Run the suite's task files in this process; the built-in author needs to read them."
 ARCHIVE_HELP = "Runs whose right kernels `find_kernels` shows, but to tasks they could answer."
@@ -135,7 +139,7 @@ def run(
             targets=read_targets(target),
             samples=samples,
             surface=surface,
-            limits=spending.make_limits(asked, mode=mode, surface=surface),
+            limits=widen(spending.make_limits(asked, mode=mode, surface=surface), search),
             level_turns=choose_level_turns(asked, mode=mode, surface=surface),
             perf=perf,
             seed=choose_seed(seed, model),
@@ -287,7 +291,7 @@ def _carry_out(
         log = stack.enter_context(AttemptLog(folder / LINES, warn=_note))
         limits = FarmLimits(allow_unsandboxed=config.allow_unsandboxed)
         executor = stack.enter_context(LocalExecutor(workers=machine.workers, limits=limits))
-        usd, tokens = read_spent(find_trajectories(folder / ATTEMPTS))
+        usd, tokens = read_spent(find_trajectories(folder / ATTEMPTS), warn=_note)
         purse = Purse(budget, usd=usd, tokens=tokens)
         workshop = LocalWorkshop(
             author=Author(
@@ -314,7 +318,7 @@ def _carry_out(
             episodes = machine.episodes or executor.capacity * EPISODES_PER_WORKER // 2
             progress = asyncio.run(_run(evaluation, workshop, episodes=episodes))
         except BaseException as error:
-            error.add_note(f"kept: go on with `nki-agent bench run --resume {printable(folder)}`")
+            error.add_note(f"kept: go on with `nki-agent bench run --resume {as_word(folder)}`")
             raise
     return _conclude(folder, progress, as_json=machine.as_json)
 
@@ -361,6 +365,6 @@ def _conclude(folder: Path, progress: Progress, *, as_json: bool) -> ExitCode:
     say(f"run       {printable(folder)}")
     if not progress.is_whole:
         more = " --budget-…` with more" if progress.unpaid else "`"
-        say(f"hint: `nki-agent bench run --resume {printable(folder)}{more} makes what is missing")
+        say(f"hint: `nki-agent bench run --resume {as_word(folder)}{more} makes what is missing")
         return ExitCode.FAILURE if progress.lost or progress.faulted else ExitCode.NOT_RIGHT
     return ExitCode.USAGE if progress.unusable else ExitCode.RIGHT

@@ -37,7 +37,7 @@ from nki_agent.cli.inputs import (
     UNTRUSTED_HELP,
     Seed,
     Turns,
-    printable,
+    as_word,
     read_kernel,
     read_target,
     read_task,
@@ -97,6 +97,7 @@ def improve_kernel(
         budget=models.purse.budget,
         allow_unsandboxed=allow_unsandboxed,
         untrusted_task=untrusted_task,
+        writes=write,
     )
     wish = Wish(
         path=kernel,
@@ -106,12 +107,12 @@ def improve_kernel(
         runs=runs,
         how=Showing(models=models, clock=clock, shows_all=conversation),
         as_json=as_json,
-        writes=write,
     )
-    return _carry_out(wish)
+    return carry_out(wish)
 
 
-def _carry_out(wish: Wish) -> ExitCode:
+def carry_out(wish: Wish) -> ExitCode:
+    """Judge the kernel, and let a model work on it where that is needed."""
     config, models = wish.config, wish.how.models
     unsandboxed = config.allow_unsandboxed
     with (
@@ -149,7 +150,7 @@ def _begin_optimize(wish: Wish, judge: Judge) -> Start | None:
     if not verdict.right:
         raise UsageError(
             f"the kernel is {verdict.stage.value}: there is nothing to make faster yet",
-            hint=f"`nki-agent fix {printable(wish.path)} --task {wish.config.task}`",
+            hint=f"`nki-agent fix {as_word(wish.path)} --task {as_word(wish.config.task)}`",
         )
     look = judge.look(wish.kernel, wish.task.perf)
     return Start(goal=Goal.OPTIMIZE, source=wish.source, verdict=verdict, profile=look.summary)
@@ -167,7 +168,7 @@ def _end(wish: Wish, before: Verdict, after: Verdict, *, new: str | None, by: st
         before=before,
         after=after,
     )
-    if new is not None and not wish.writes:
+    if new is not None and not wish.config.writes:
         say("nothing is written; `--write` puts the change into the file")
     finish(wish, found, new=new)
 

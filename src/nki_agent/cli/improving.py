@@ -6,6 +6,7 @@ Law: the user's file is written only with `--write`, and only when the new kerne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from nki_agent.agent.improving import Goal, ImprovingTools, Start, add_start, sc
 from nki_agent.agent.judging import OneJudge
 from nki_agent.agent.library import hash_docs
 from nki_agent.agent.loop import solve as run_episode
-from nki_agent.agent.past import begin_or_go_on, hold, make_start
+from nki_agent.agent.past import STOPPED, begin_or_go_on, hold, make_start
 from nki_agent.agent.prompt import make_prompt, read_versions
 from nki_agent.agent.trajectory import Trajectory
 from nki_agent.base.errors import UsageError
@@ -30,7 +31,7 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target
 from nki_agent.cli.command import ExitCode
 from nki_agent.cli.conversation import paint_line
-from nki_agent.cli.inputs import printable
+from nki_agent.cli.inputs import as_word, printable
 from nki_agent.cli.outcome import US_NS, exit_code_of_episode, write_outcome
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.cli.solving import Showing, keeping_errors, write_results
@@ -75,6 +76,8 @@ class ImproveConfig(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget
     docs: str
     """Short hash of the user's documentation that `look_up` searches; empty without one."""
+    writes: bool = False
+    """Whether a right kernel goes into the user's file."""
 
 
 class Improved(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +110,8 @@ class Wish:
     runs: Path
     how: Showing
     as_json: bool
-    writes: bool
+    folder: RunFolder | None = None
+    """That of a run which goes on; else one is made."""
 
     @property
     def source(self) -> str:
@@ -141,12 +145,21 @@ def improve(wish: Wish, judge: Judge, start: Start) -> ExitCode:
     model = wish.how.models.make_model(
         make_builtin=lambda: BuiltinAuthor(wish.task, target=config.target)
     )
-    folder = make_run_folder(
-        wish.runs, kind=config.goal.value, subject=wish.path.stem, config=config, clock=clock
-    )
-    with keeping_errors(folder), hold(folder.path):
-        folder.task.write_text(wish.task.source, encoding="utf-8")
-        folder.start.write_text(wish.source, encoding="utf-8")
+    with contextlib.ExitStack() as stack:
+        folder = wish.folder
+        if folder is None:
+            folder = make_run_folder(
+                wish.runs,
+                kind=config.goal.value,
+                subject=wish.path.stem,
+                config=config,
+                clock=clock,
+            )
+            stack.enter_context(hold(folder.path))
+        stack.enter_context(keeping_errors(folder))
+        if wish.folder is None:
+            folder.task.write_text(wish.task.source, encoding="utf-8")
+            folder.start.write_text(wish.source, encoding="utf-8")
         episode = _run(wish, judge, start, model=model, folder=folder)
         write_results(episode, folder, judge, wish.task.perf)
     after = episode.verdict
@@ -174,17 +187,25 @@ def improve(wish: Wish, judge: Judge, start: Start) -> ExitCode:
 def finish(wish: Wish, found: Improved, *, new: str | None) -> None:
     """Write the user's file if asked, and say what changed."""
     is_better = found.after is not None and found.after.right and new not in (None, wish.source)
-    if wish.writes and is_better:
+    if wish.config.writes and is_better:
         assert new is not None
-        try:
-            wish.path.write_text(new, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"cannot write `{wish.path}`: {error.strerror}") from error
-        say(f"written: {printable(wish.path)}")
+        _write_kernel(wish, new)
     if wish.as_json:
         show_json(found)
     else:
         show("\n".join(_write_report(wish, found, new)))
+
+
+def _write_kernel(wish: Wish, new: str) -> None:
+    """Put a new kernel into the user's file, if that is what the run began with."""
+    try:
+        if wish.path.read_text(encoding="utf-8-sig") != wish.source:
+            say(f"not written: {printable(wish.path)} was changed since the run began")
+            return
+        wish.path.write_text(new, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write `{wish.path}`: {error.strerror}") from error
+    say(f"written: {printable(wish.path)}")
 
 
 def _run(wish: Wish, judge: Judge, start: Start, *, model: Model, folder: RunFolder) -> Episode:
@@ -245,6 +266,8 @@ def _write_report(wish: Wish, found: Improved, new: str | None) -> Iterator[str]
         yield f"kernel      {found.kernel}"
     if found.run is not None:
         yield f"run         {found.run}"
+        if found.end in STOPPED:
+            yield f"go on       nki-agent resume {as_word(found.run)}"
     if found.usage.total_tokens:
         yield f"cost        {write_usd(found.usd)}, {found.usage.total_tokens} tokens"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import shlex
 import stat
 from pathlib import Path
 from typing import Annotated
@@ -37,8 +38,6 @@ UNSANDBOXED_HELP = "Trace kernels even where nothing can hold them; only for ker
 
 COUNT_MAX = 1_000_000
 """Of turns, attempts and listed instructions: far more than anyone wants, and any file holds it."""
-WORKERS_MAX = 1024
-"""Each is a process."""
 
 
 def read_seed(text: str) -> int:
@@ -144,6 +143,15 @@ def _missing(path: Path, error: OSError, *, what: str) -> UsageError:
 def printable(path: Path) -> str:
     """The path as text that any file can hold, also where its name is not UTF-8."""
     return str(path).encode("utf-8", "replace").decode()
+
+
+def as_word(path: Path | str) -> str:
+    """The path as one word of a command that is shown, whatever characters it has.
+
+    >>> as_word(Path("my runs/a.py")), as_word("runs/a.py")
+    ("'my runs/a.py'", 'runs/a.py')
+    """
+    return shlex.quote(printable(Path(path)))
 
 
 def read_text(path: Path, *, what: str) -> str:

@@ -22,7 +22,7 @@ Exit codes: 0 right, 1 not right, 2 usage, 3 the kernel cheats, 4 our own or the
 """
 COMMANDS = {
     "solve": "Write a kernel for a task, and fix it until it is right.",
-    "resume": "Go on with a run of `solve` where it stopped.",
+    "resume": "Go on with a run where it stopped.",
     "replay": "Show the conversation of a run again.",
     "report": "Write a run as one HTML page.",
     "fix": "Repair a kernel of yours until it is right.",

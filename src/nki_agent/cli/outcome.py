@@ -11,6 +11,7 @@ from nki_agent.base.diagnostic import Diagnostic, Severity, clean
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.command import ExitCode
+from nki_agent.cli.inputs import as_word
 from nki_agent.cli.screen import Colour, paint, show, show_json, write_table
 from nki_agent.cost.summary import Summary, format_figure, format_percent
 from nki_agent.task.comparison import HUGE
@@ -65,12 +66,12 @@ def write_diagnostics(diagnostics: Sequence[Diagnostic]) -> Iterator[str]:
 
 def write_next(kernel: Path, *, task: Path, timeline: Path, summary: Summary) -> Iterator[str]:
     """Where to look after a verdict on a kernel that can run."""
-    more = f"--task {task}"
+    more = f"--task {as_word(task)}"
     if summary.target != DEFAULT_TARGET.value:
         more += f" --target {summary.target}"
     yield f"timeline    {timeline} (open it in {PERFETTO})"
     advice = [f"{number}. {line}" for number, line in enumerate(summary.advice, start=1)]
-    commands = [f"nki-agent {name} {kernel} {more}" for name in ("profile", "show")]
+    commands = [f"nki-agent {name} {as_word(kernel)} {more}" for name in ("profile", "show")]
     first, *others = (*advice, *commands)
     yield f"next        {first}"
     yield from (f"{INDENT}{line}" for line in others)

@@ -9,6 +9,7 @@ import typer
 
 from nki_agent.base.errors import UsageError
 from nki_agent.cli.command import ExitCode, make_app
+from nki_agent.cli.inputs import as_word
 from nki_agent.cli.screen import show
 from nki_agent.report.run_page import write_run_page
 from nki_agent.report.stored import read_run
@@ -27,7 +28,8 @@ def report(
     if (run / ATTEMPTS).exists():
         raise UsageError(
             f"`{run}` is a run of the benchmark",
-            hint=f"`nki-agent bench report {run} --html FILE`; its attempts have pages one by one",
+            hint=f"`nki-agent bench report {as_word(run)} --html FILE`;"
+            " its attempts have pages one by one",
         )
     page = write_run_page(read_run(run))
     path = (run.parent if run.is_file() else run) / "report.html" if out is None else out

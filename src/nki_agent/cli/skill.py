@@ -16,6 +16,7 @@ from nki_agent.cli.screen import say, show
 
 FOLDER_HELP = "The skill's folder; with `--for`, the project's."
 FOR_HELP = "Put it where this agent looks for skills in a project."
+FORCE_HELP = "Write among other files, and over those that are not ours or were changed."
 
 
 def skill(
@@ -23,10 +24,11 @@ def skill(
     *,
     agent: Annotated[Agent | None, typer.Option("--for", help=FOR_HELP)] = None,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
+    force: Annotated[bool, typer.Option("--force", help=FORCE_HELP)] = False,
 ) -> ExitCode:
     """Write what a coding agent needs to know to write NKI kernels with this program."""
     place = place_skill(folder, agent)
-    written = write_skill(place, target=read_target(target))
+    written = write_skill(place, target=read_target(target), forces=force)
     size = sum(path.stat().st_size for path in written)
     show(str(place / "SKILL.md"))
     say(f"{count_of(len(written), 'file')}, {size // 1024} KiB; tools by MCP: `nki-agent mcp`")

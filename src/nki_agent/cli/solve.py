@@ -23,7 +23,7 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.ablating import Ablating, takes_ablation
 from nki_agent.cli.authoring import choose_seed, require_author, require_readable
-from nki_agent.cli.budget import Searching, takes_search
+from nki_agent.cli.budget import Searching, takes_search, widen
 from nki_agent.cli.command import ExitCode, make_app
 from nki_agent.cli.describing import describe, require_words
 from nki_agent.cli.inputs import (
@@ -37,6 +37,7 @@ from nki_agent.cli.inputs import (
     UNTRUSTED_HELP,
     Seed,
     Turns,
+    as_word,
     printable,
     read_target,
     read_text,
@@ -105,13 +106,13 @@ def solve(
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,
 ) -> ExitCode:
     """Write a kernel for a task, and fix it until it is right. Everything is kept under runs/."""
-    require_words(words, task, model=model)
-    require_author(model, surface)
+    _require_begin(words, task, model, surface)
     search, turns = searching.resolve(turns, model=model, mode=mode)
-    clock, num_said = SystemClock(), 0
+    clock, said = SystemClock(), 0
+    limits = widen(spending.make_limits(turns, mode=mode, surface=surface), search)
     with spending.open_models(model, clock=clock) as models:
         if words is not None:
-            task, num_said = describe(words, models, runs=runs, clock=clock, accepts=yes)
+            task, said = describe(words, models, limits=limits, runs=runs, clock=clock, accepts=yes)
             untrusted_task = True  # a person has seen it, and still it is a model's code
         if task is None:
             return ExitCode.NOT_RIGHT
@@ -124,7 +125,7 @@ def solve(
             model=model,
             mode=mode,
             surface=surface,
-            limits=spending.make_limits(turns, mode=mode, surface=surface),
+            limits=limits,
             seed=choose_seed(seed, model),
             allow_unsandboxed=allow_unsandboxed,
             untrusted_task=untrusted_task,
@@ -137,8 +138,14 @@ def solve(
             optimize=search,
         )
         config = _add_archive(config, archive, runs)
-        how = Showing(models=models, clock=clock, shows_all=conversation, num_said=num_said)
+        how = Showing(models=models, clock=clock, shows_all=conversation, num_said=said)
         return _run_in_folder(task, source, config, runs, how, as_json=as_json)
+
+
+def _require_begin(words: str | None, task: Path | None, model: str, surface: Surface) -> None:
+    """Refuse what cannot begin, before anything is loaded or made for it."""
+    require_words(words, task, model=model)
+    require_author(model, surface)
 
 
 def _read_source(task: Path, model: str, *, untrusted_task: bool) -> str:
@@ -223,7 +230,7 @@ def _write_report(
     if episode.usage.total_tokens:
         yield f"cost        {write_usd(episode.usd)}, {episode.usage.total_tokens} tokens"
     if any(e.end in STOPPED for e in episodes):
-        yield f"go on       nki-agent resume {folder.path}"
+        yield f"go on       nki-agent resume {as_word(folder.path)}"
     if summary is not None:
         yield from write_next(
             folder.kernel, task=Path(config.task), timeline=folder.timeline, summary=summary

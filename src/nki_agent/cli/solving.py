@@ -40,6 +40,7 @@ from nki_agent.cli.progress import Progress
 from nki_agent.cost.perfetto import write_trace
 from nki_agent.cost.summary import Summary
 from nki_agent.llm.choose import ModelSource
+from nki_agent.llm.keys import hide_secrets
 from nki_agent.llm.meter import Budget
 from nki_agent.llm.prices import Tariff
 from nki_agent.llm.protocol import Model
@@ -222,13 +223,16 @@ def write_results(
 
 @contextlib.contextmanager
 def keeping_errors(folder: RunFolder) -> Iterator[None]:
-    """What stops a run is kept in its folder, and the folder is named on the way up."""
+    """What stops a run is kept in its folder, and the folder is named on the way up.
+
+    What stopped it before is forgotten when it goes on to its end.
+    """
     try:
         yield
+        folder.error.unlink(missing_ok=True)
     except BaseException as error:
         with contextlib.suppress(OSError):  # a full disk must not hide what came first
-            folder.error.write_text(
-                f"{type(error).__name__}: {error}\n", encoding="utf-8", errors="backslashreplace"
-            )
+            text = hide_secrets(f"{type(error).__name__}: {error}\n")
+            folder.error.write_text(text, encoding="utf-8", errors="backslashreplace")
         error.add_note(f"kept: {folder.path}")
         raise

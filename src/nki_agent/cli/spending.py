@@ -45,6 +45,9 @@ TaskDollars = Annotated[
 TaskTokens = Annotated[
     int, typer.Option(metavar="TOKENS", min=0, help="The same in tokens, sent and written.")
 ]
+TaskTokensAgain = Annotated[
+    int | None, typer.Option(metavar="TOKENS", min=0, help="The same in tokens, sent and written.")
+]
 ReplyTokens = Annotated[
     int, typer.Option(metavar="TOKENS", min=1, help="Most tokens that one reply may have.")
 ]

@@ -17,7 +17,6 @@ from nki_agent.cli.inputs import (
     TASK_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
-    WORKERS_MAX,
     Seed,
     read_kernel,
     read_target,
@@ -26,6 +25,7 @@ from nki_agent.cli.inputs import (
 from nki_agent.cli.outcome import exit_code_of, write_advice, write_outcome
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.cli.verdicts import NO_PERF, Wanted, judge_many, read_jobs
+from nki_agent.farm.executor import WORKERS_MAX
 from nki_agent.task.task import Scope
 from nki_agent.verify.judge import Judge
 

@@ -20,12 +20,14 @@ from nki_agent.agent.workspace import (
     KERNEL,
     Laid,
     Store,
+    is_unwritten,
     judge_outcome,
     lay_out,
     read_laid,
     require_new,
 )
 from nki_agent.base.clock import SystemClock
+from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_bytes, hash_text
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.bench.suite import builtin_suite
@@ -37,6 +39,7 @@ from nki_agent.cli.inputs import (
     TARGET_HELP,
     UNSANDBOXED_HELP,
     UNTRUSTED_HELP,
+    as_word,
     printable,
     read_kernel,
     read_target,
@@ -152,7 +155,10 @@ def _lay(
     show(f"workspace   {folder}\nkept        {store.path}")
     at = "" if baseline_ns is None else f": {format_figure(baseline_ns / US_NS)} µs"
     show(f"baseline    {baseline_by}{at}")
-    show(f"next        let an agent work in {folder}, then `nki-agent workspace check {folder}`")
+    show(
+        f"next        let an agent work in {folder},"
+        f" then `nki-agent workspace check {as_word(folder)}`"
+    )
     return ExitCode.RIGHT
 
 
@@ -199,10 +205,16 @@ def _write_baseline(task: Task, judge: Judge) -> tuple[float | None, str]:
 
 def _open(folder: Path, allow_unsandboxed: bool) -> tuple[Store, Laid, Task, Kernel]:
     store, laid = read_laid(folder)
+    if not (folder / KERNEL).exists():
+        raise UsageError(
+            f"no kernel file `{folder / KERNEL}`", hint="the kernel for TASK.md goes there"
+        )
     kernel = read_kernel(folder / KERNEL)
     task = read_task(
         store.task, untrusted=not laid.is_task_trusted, allow_unsandboxed=allow_unsandboxed
     )
+    if is_unwritten(kernel.source, task):
+        say(f"note: nothing is written in {KERNEL} yet; the task is in TASK.md")
     return store, laid, task, kernel
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from inspect_ai import Task, task
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser, get_model
 from inspect_ai.scorer import (
@@ -34,6 +36,7 @@ from nki_agent.agent.ablation import Ablation, PromptKind, make_ablation
 from nki_agent.agent.episode import Limits, Mode, find_turns
 from nki_agent.agent.trajectory import Turn, read_trajectory
 from nki_agent.base.clock import SystemClock
+from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import draw_root_seed, require_seed, seed_for
 from nki_agent.bench.attempt import Attempt
 from nki_agent.bench.splits import find_split
@@ -43,6 +46,7 @@ from nki_agent.chip.spec import Target as Chip
 from nki_agent.evals.episode import Assignment, describe_attempt, run_attempt
 from nki_agent.evals.inspect_messages import list_messages, tell_event
 from nki_agent.evals.workshop import Author, LocalWorkshop, find_baseline
+from nki_agent.farm.executor import WORKERS_MAX
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.llm.choose import BUILTIN as BUILTIN_MODEL
 from nki_agent.llm.choose import ModelSource
@@ -50,6 +54,8 @@ from nki_agent.llm.inspect_model import InspectModel
 from nki_agent.llm.meter import Budget, MeteredModel, Purse, SharedTime
 from nki_agent.llm.prices import Tariff, read_prices
 
+COUNT_MAX = 1_000_000
+Choice = TypeVar("Choice", bound=StrEnum)
 ATTEMPT, KERNEL = "attempt", "kernel"
 """Keys of a sample's store."""
 
@@ -82,8 +88,49 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
         seed: Root seed of the secret inputs; drawn if left out.
         workers: Judging processes; one a core if left out.
     """
+    try:
+        return _make_task(
+            split,
+            author={
+                "target": _choose(Chip, target, option="target").value,
+                "mode": _choose(Mode, mode, option="mode").value,
+                "surface": _choose(Surface, surface, option="surface").value,
+                "turns": _require_count(turns, most=COUNT_MAX, option="turns"),
+                "ablation": msgspec.to_builtins(
+                    make_ablation(
+                        _choose(PromptKind, prompt, option="prompt"), tools, mode=Mode(mode)
+                    )
+                ),
+                "perf": perf,
+                "seed": draw_root_seed() if seed is None else require_seed(seed),
+                "workers": _require_count(workers, most=WORKERS_MAX, option="workers"),
+            },
+        )
+    except UsageError as error:
+        # Inspect says it without a traceback.
+        raise PrerequisiteError(str(error)) from error
+
+
+def _choose(kind: type[Choice], value: str, *, option: str) -> Choice:
+    """The member of this name; UsageError with the names that there are."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        hint = f"one of {', '.join(kind)}"
+        raise UsageError(f"`-T {option}={value}` is not known", hint=hint) from error
+
+
+def _require_count(count: object, *, most: int, option: str) -> int | None:
+    """A count as the command line gives it, which may be a text."""
+    if count is None:
+        return None
+    if isinstance(count, int) and 1 <= count <= most:
+        return count
+    raise UsageError(f"`-T {option}={count}` is not between 1 and {most}")
+
+
+def _make_task(split: str, *, author: dict[str, Any]) -> Task:
     suite = builtin_suite()
-    chosen = Mode(mode)
     samples = [
         Sample(
             id=task_id,
@@ -98,16 +145,7 @@ def nkibench(  # noqa: PLR0913 - Inspect reads options from the signature
     ]
     return Task(
         dataset=MemoryDataset(samples, name=f"{BUILTIN}/{split}"),
-        solver=kernel_author(
-            target=target,
-            mode=mode,
-            surface=surface,
-            turns=1 if chosen is Mode.SINGLE_SHOT else turns,
-            ablation=msgspec.to_builtins(make_ablation(PromptKind(prompt), tools, mode=chosen)),
-            perf=perf,
-            seed=draw_root_seed() if seed is None else require_seed(seed),
-            workers=workers,
-        ),
+        solver=kernel_author(**author),
         scorer=kernel_judge(),
         version=int(suite.version),
     )
@@ -154,9 +192,7 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
                     sample=state.epoch,
                     root_seed=seed_for(seed, entry.id, chip.value, state.epoch),
                     mode=Mode(mode),
-                    limits=Limits(
-                        turns=find_turns(chosen, entry.level) if turns is None else turns
-                    ),
+                    limits=_limit(turns, Mode(mode), find_turns(chosen, entry.level)),
                     surface=chosen,
                     perf=perf,
                     folder=Path(folder),
@@ -172,6 +208,12 @@ def kernel_author(  # noqa: PLR0913 - Inspect logs them by name
         return state
 
     return solve
+
+
+def _limit(turns: int | None, mode: Mode, usual: int) -> Limits:
+    if mode is Mode.SINGLE_SHOT:
+        return Limits(turns=1)
+    return Limits(turns=usual if turns is None else turns)
 
 
 def _meter(model: Any) -> MeteredModel:

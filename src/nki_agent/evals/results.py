@@ -180,7 +180,11 @@ def _read_config(folder: Path) -> tuple[EvalConfig, str]:
             )
         config = msgspec.convert(plain, EvalConfig)
     except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError) as error:
-        raise UsageError(f"`{path}` is not the config of an evaluation: {error}") from error
+        raise UsageError(
+            f"`{path}` is not the config of an evaluation: {error}",
+            hint="name the folder that `nki-agent bench run` made; runs of `solve` are for"
+            " `nki-agent report` and `nki-agent resume`",
+        ) from error
     if problem := _find_problem(config):
         raise UsageError(f"`{path}` is not the config of an evaluation: {problem}")
     return config, hash_plain_config(plain)

@@ -18,6 +18,7 @@ import msgspec
 
 from nki_agent.agent.archive import Archive, Kept, choose_archive
 from nki_agent.agent.judging import Judging
+from nki_agent.agent.trajectory import BrokenTrajectoryError
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import MachineError, TaskError, UsageError
 from nki_agent.base.seeds import seed_for
@@ -27,6 +28,7 @@ from nki_agent.chip.spec import Target
 from nki_agent.evals.attempts import AttemptLog, Key
 from nki_agent.evals.config import EvalConfig
 from nki_agent.evals.episode import Assignment, run_attempt
+from nki_agent.llm.keys import hide_secrets
 from nki_agent.llm.protocol import Model, RunBudgetError
 from nki_agent.task.task import Task
 
@@ -120,6 +122,8 @@ class Evaluation:
             attempt = await self._make(key, name_attempt(key))
         except RunBudgetError as error:
             progress.unpaid = str(error)
+        except BrokenTrajectoryError as error:
+            progress.lost[name_attempt(key)] = str(error)
         except (TaskError, UsageError) as error:
             progress.unusable[key[0]] = str(error)
         except MachineError as error:
@@ -142,7 +146,7 @@ class Evaluation:
     def _keep_fault(self, name: str, error: Exception) -> Path:
         path = self.folder / ATTEMPTS / name / "fault.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(traceback.format_exception(error))
+        text = hide_secrets("".join(traceback.format_exception(error)))
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
         return path
 

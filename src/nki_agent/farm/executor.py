@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Final, Protocol
 
 from nki_agent.farm.job import End, Job
+
+WORKERS_MAX: Final = 1024
+"""Each is a process."""
 
 
 class Executor(Protocol):

@@ -13,6 +13,7 @@ import msgspec
 from nki_agent.base.clock import Clock, SystemClock
 from nki_agent.base.errors import UsageError
 from nki_agent.farm.dispatch import Dispatcher, Ticket
+from nki_agent.farm.executor import WORKERS_MAX
 from nki_agent.farm.job import End, Job
 from nki_agent.farm.wire import FarmLimits, Order
 
@@ -37,8 +38,8 @@ class LocalExecutor:
     ) -> None:
         """As many workers as cores that this process may use, unless told."""
         count = len(os.sched_getaffinity(0)) if workers is None else workers
-        if count < 1:
-            raise UsageError(f"{count} workers cannot judge", hint="one is the least")
+        if not 1 <= count <= WORKERS_MAX:
+            raise UsageError(f"{count} workers cannot judge", hint=f"1 to {WORKERS_MAX}")
         self._workers = count
         self._owner = os.getpid()
         self._dispatcher = Dispatcher(workers=count, limits=limits, clock=clock or SystemClock())

@@ -7,17 +7,15 @@ more only; what the provider will always refuse is not asked again.
 
 from __future__ import annotations
 
-import os
-import re
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from nki_agent.base.diagnostic import clean
+from nki_agent.llm.keys import hide_secrets
 
 MESSAGE_LENGTH_MAX = 500
-SECRET_LENGTH_MIN = 8
 NO_ACCESS = {
     401: "it does not accept the key",
     402: "the account has no credit",
@@ -41,7 +39,6 @@ AWS_NO_ACCESS = (
     "NoCredentials",
     "ResourceNotFound",
 )
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 
 class Kind(StrEnum):
@@ -103,14 +100,6 @@ def describe(chain: list[BaseException]) -> str:
         words = f"{words} ({last})"
     line = " ".join(clean(hide_secrets(words)).split())
     return line if len(line) <= MESSAGE_LENGTH_MAX else line[: MESSAGE_LENGTH_MAX - 1] + "…"
-
-
-def hide_secrets(text: str) -> str:
-    """The text without any value of the environment whose name says that it is secret."""
-    for name, value in os.environ.items():
-        if len(value) >= SECRET_LENGTH_MIN and _SECRET.search(name):
-            text = text.replace(value, f"[{name}]")
-    return text
 
 
 def _unwrap(error: BaseException) -> list[BaseException]:

@@ -17,6 +17,7 @@ from inspect_ai.tool import ToolCall as InspectToolCall
 from inspect_ai.tool import ToolInfo, ToolParams
 
 from nki_agent.llm.failure import UNREADABLE, Failure, Kind, classify, describe
+from nki_agent.llm.keys import hide_keys
 from nki_agent.llm.protocol import (
     Message,
     ModelAwayError,
@@ -29,6 +30,7 @@ from nki_agent.llm.protocol import (
     ToolSpec,
     Usage,
 )
+from nki_agent.llm.sealing import seal
 
 REFUSED = "content_filter"
 CUT = frozenset({"max_tokens", "model_length"})
@@ -77,6 +79,7 @@ class InspectModel:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         """Ask `model`, an `inspect_ai.model.Model`."""
+        seal(model.api)
         self._model = model
         self._name = name
         self._policy = policy or RetryPolicy()
@@ -207,7 +210,7 @@ def to_reply(output: Any, *, limit: int = TokenLimits().output_tokens) -> Reply:
             id=calls[-1].id, name=calls[-1].name, fault=CUT_CALL.format(limit=limit)
         )
     return Reply(
-        text=_mend(message.text),
+        text=hide_keys(_mend(message.text)),  # a text of several parts was hidden part by part
         tool_calls=tuple(calls),
         usage=Usage() if usage is None else _to_usage(usage),
         stop=stop,

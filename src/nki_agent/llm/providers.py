@@ -72,8 +72,13 @@ def make_inspect_model(
         api_key = api_key or os.environ.get(_variable(rest, "API_KEY")) or NO_KEY
         # Our tools have optional arguments, which strict schemas know nothing of.
         given["strict_tools"] = False
+    # Without a word on summaries, a request of Inspect's own would find out, paid and uncounted.
+    summary = "none" if kind in (OPENAI, OPENAI_API) else None
     config = inspect_model.GenerateConfig(
-        max_retries=0, max_connections=CONNECTIONS_MAX, cache_prompt=True
+        max_retries=0,
+        max_connections=CONNECTIONS_MAX,
+        cache_prompt=True,
+        reasoning_summary=summary,
     )
     prerequisite = importlib.import_module("inspect_ai._util.error").PrerequisiteError
     try:

@@ -18,6 +18,8 @@ from nki_agent.llm.protocol import Message, ModelError, Reply, Role, TokenLimits
 
 RECORDED = "recorded"
 TRAJECTORY, CONFIG = "trajectory.jsonl", "config.json"
+MISREAD = (TypeError, KeyError, RecursionError)
+"""What a line gives that is JSON and no event."""
 SHOWN_MAX = 80
 """Characters of a line that differs."""
 HINT = "`--model recorded/RUN`: the folder of a run, or the file `trajectory.jsonl` in it"
@@ -77,7 +79,7 @@ def find_difference(known: Sequence[Message], now: Sequence[Message]) -> str:
             return f"message {number} was {old.role.value} and is {new.role.value}"
         if old.content != new.content:
             return f"message {number} ({new.role.value}), {_find_line(old.content, new.content)}"
-        return f"message {number} ({new.role.value}) has other tool calls"
+        return f"message {number} ({new.role.value}) {_find_call(old, new)}"
     if len(known) != len(now):
         return f"it was sent {count_of(len(known), 'message')} and is sent {len(now)}"
     return ""
@@ -102,10 +104,18 @@ def read_recording(path: Path) -> tuple[Exchange, ...]:
             continue
         try:
             event: Any = msgspec.json.decode(line)
-            if event["kind"] == "turn":
-                found.append(msgspec.convert(event, Exchange))
-        except (msgspec.MsgspecError, UnicodeDecodeError, TypeError, KeyError) as error:
+            exchange = msgspec.convert(event, Exchange) if event["kind"] == "turn" else None
+        except (msgspec.MsgspecError, UnicodeDecodeError, *MISREAD) as error:
             raise UsageError(f"{file}:{number}: no line of a trajectory", hint=HINT) from error
+        if exchange is None:
+            continue
+        if exchange.turn != len(found) + 1:
+            raise UsageError(
+                f"{file}:{number}: the recording was changed: here is turn {exchange.turn}, and"
+                f" turn {len(found) + 1} was to come",
+                hint="a recording is said again only as it was made",
+            )
+        found.append(exchange)
     if not found:
         raise UsageError(f"the recording `{file}` holds no reply", hint=HINT)
     return tuple(found)
@@ -134,6 +144,31 @@ def read_config(name: str) -> dict[str, Any]:
     except (OSError, msgspec.MsgspecError):
         found = None
     return found if isinstance(found, dict) else {}
+
+
+def _find_call(old: Message, new: Message) -> str:
+    """Where the calls of two messages part, or whose answer they are."""
+    if old.tool_call_id != new.tool_call_id:
+        return f"answers call `{new.tool_call_id}`, recorded was `{old.tool_call_id}`"
+    if len(old.tool_calls) != len(new.tool_calls):
+        return f"had {count_of(len(old.tool_calls), 'call')} and has {len(new.tool_calls)}"
+    pairs = enumerate(zip(old.tool_calls, new.tool_calls, strict=True), start=1)
+    place, (was, now) = next((n, pair) for n, pair in pairs if pair[0] != pair[1])
+    if was.name != now.name:
+        return f"call {place} was of `{was.name}` and is of `{now.name}`"
+    where = f"call {place} of `{now.name}`"
+    for name in dict.fromkeys((*was.arguments, *now.arguments)):
+        left, right = was.arguments.get(name), now.arguments.get(name)
+        if isinstance(left, str) and isinstance(right, str) and left != right:
+            return f"{where}, `{name}`, {_find_line(left, right)}"
+        if left != right:
+            return f"{where}, `{name}`: {_cut(left)} was recorded, now {_cut(right)}"
+    return f"{where} has another id or fault"
+
+
+def _cut(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
 
 
 def _find_line(old: str, new: str) -> str:

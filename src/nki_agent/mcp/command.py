@@ -14,6 +14,7 @@ import typer
 from nki_agent.base.errors import UsageError
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target, find_target
+from nki_agent.farm.executor import WORKERS_MAX
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.farm.wire import FarmLimits
 from nki_agent.mcp.desk import Desk
@@ -45,7 +46,7 @@ def mcp(
     ] = None,
     host: Annotated[str, typer.Option(help=HOST_HELP)] = LOOPBACK,
     root: Annotated[Path, typer.Option(metavar="DIR", help=ROOT_HELP)] = Path(),
-    workers: Annotated[int | None, typer.Option(min=1, help=WORKERS_HELP)] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=WORKERS_MAX, help=WORKERS_HELP)] = None,
     untrusted_task: Annotated[bool, typer.Option(help=UNTRUSTED_HELP)] = False,
     trust_tasks: Annotated[bool, typer.Option(help=TRUST_HELP)] = False,
     allow_unsandboxed: Annotated[bool, typer.Option(help=UNSANDBOXED_HELP)] = False,

@@ -23,6 +23,7 @@ from nki_agent.agent.library import find_library
 from nki_agent.agent.prompt import write_brief
 from nki_agent.agent.tool_specs import TOOL_SPECS
 from nki_agent.agent.tools import Shelf, Toolbox
+from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import MachineError, NkiAgentError, UsageError
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.check.surface import Surface
@@ -127,8 +128,10 @@ class Desk:
         path = self.task if place.task is None else self._allow(place.task)
         if path is None:
             raise UsageError("`task` is missing", hint="pass the path of the task file")
-        if not await asyncio.to_thread(path.is_file):
-            raise UsageError(f"no task file `{path}`", hint="pass a path that the server can read")
+        if not await asyncio.to_thread(_is_file, path):
+            raise UsageError(
+                f"no task file `{clean(path)}`", hint="pass a path that the server can read"
+            )
         if name == DESCRIBE:
             return Said(text=await asyncio.to_thread(self._describe, path, target))
         own = {key: value for key, value in given.items() if key not in PLACE}
@@ -141,11 +144,13 @@ class Desk:
     def _allow(self, name: str) -> Path:
         """The file that a client names, if it lies where files may be named."""
         path = Path(name)
+        if "\0" in name:
+            raise UsageError(f"`{clean(name)}` is no path")
         if self.root is None:
             return path
         found = (self.root / path).resolve()
         if not found.is_relative_to(self.root.resolve()):
-            raise UsageError(f"`{path}` is outside of the folder that this server may read")
+            raise UsageError(f"`{clean(path)}` is outside of the folder that this server may read")
         return found
 
     async def _use(self, name: str, given: Json, *, task: Path, target: Target) -> Said:
@@ -213,6 +218,13 @@ def _schema(properties: Json, *, required: Sequence[str]) -> Json:
         "required": list(required),
         "additionalProperties": False,
     }
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long, among others
+        return False
 
 
 def _find_target(name: str) -> Target:

@@ -12,10 +12,11 @@ from html import escape
 
 from nki_agent.base.diagnostic import clean
 from nki_agent.cost.summary import Summary, format_summary
+from nki_agent.llm.protocol import Usage
 from nki_agent.report.figures import NONE, write_tokens, write_us, write_usd
 from nki_agent.report.page import fill_page
 from nki_agent.report.path_chart import draw_latency, draw_path
-from nki_agent.report.stored import StoredRun
+from nki_agent.report.stored import StoredRun, StoredSample
 from nki_agent.report.transcript import Line, Transcript, diff_kernels
 from nki_agent.verify.kernel import MAIN_NAME
 from nki_agent.verify.verdict import Verdict
@@ -29,20 +30,13 @@ HOT_SHARE = 0.1
 
 def write_run_page(run: StoredRun) -> str:
     """The page."""
-    started = run.started
+    started = run.best.started
     title = f"{started.task}: {started.model} for {started.target}"
     body = [_write_facts(run)]
-    if run.steps:
-        body.append("<h2>Path of attempts</h2>")
-        # A profile says nothing new of how far a kernel comes.
-        judged = [step for step in run.steps if step.stage is not None or step.latency_ns is None]
-        body.append(draw_path(judged, title="How far each kernel came"))
-        if any(step.latency_ns is not None for step in run.steps):
-            bound = None if run.verdict is None else run.verdict.bound_ns
-            body.append(
-                draw_latency(run.steps, bound_ns=bound, title="Estimated latency over turns, µs")
-            )
-        body.append(_write_steps(run))
+    if len(run.samples) > 1:
+        body += ["<h2>Samples</h2>", _write_samples(run)]
+    for sample in run.samples:
+        body += _write_path(run, sample)
     if run.verdict is not None:
         body += ["<h2>Last verdict</h2>", *_write_verdict(run.verdict)]
     body += ["<h2>What it cost</h2>", _write_cost(run)]
@@ -51,14 +45,51 @@ def write_run_page(run: StoredRun) -> str:
     if run.start is not None and run.kernel is not None:
         body += ["<h2>What changed of the user's kernel</h2>"]
         body.append(_write_lines(diff_kernels(run.start, run.kernel)))
-    body += ["<h2>Conversation</h2>", _write_conversation(run)]
+    body.append("<h2>Conversation</h2>")
+    body += [_write_conversation(run, sample) for sample in run.samples]
     if run.task is not None:
         body.append(f"<details><summary>The task</summary><pre>{escape(run.task)}</pre></details>")
     return fill_page(title, body)
 
 
+def _write_samples(run: StoredRun) -> str:
+    """A line for each sample, the one whose kernel counts in bold."""
+    rows = []
+    for sample in run.samples:
+        end = sample.finished
+        row = (
+            str(sample.number),
+            "cut off" if end is None else end.end.value.replace("_", " "),
+            NONE if end is None or end.stage is None else end.stage.value,
+            str(len(sample.turns)),
+            write_tokens(sample.usage.total_tokens),
+            write_usd(sample.usd),
+        )
+        is_best = run.kernel is not None and sample is run.best
+        rows.append(tuple(f"<b>{cell}</b>" for cell in row) if is_best else row)
+    return _table(("sample", "end", "stage", "turns", "tokens", "$"), rows)
+
+
+def _write_path(run: StoredRun, sample: StoredSample) -> Iterator[str]:
+    """How far each kernel of a sample came, and how fast it was."""
+    if not sample.steps:
+        return
+    yield f"<h2>Path of attempts{_name(run, sample)}</h2>"
+    # A profile says nothing new of how far a kernel comes.
+    judged = [step for step in sample.steps if step.stage is not None or step.latency_ns is None]
+    yield draw_path(judged, title="How far each kernel came")
+    if any(step.latency_ns is not None for step in sample.steps):
+        bound = None if run.verdict is None else run.verdict.bound_ns
+        yield draw_latency(sample.steps, bound_ns=bound, title="Estimated latency over turns, µs")
+    yield _write_steps(sample)
+
+
+def _name(run: StoredRun, sample: StoredSample) -> str:
+    return f", sample {sample.number}" if len(run.samples) > 1 else ""
+
+
 def _write_facts(run: StoredRun) -> str:
-    started, finished = run.started, run.finished
+    started, finished = run.best.started, run.best.finished
     facts = [("begun", started.at), ("mode", started.mode.value), ("prompt", started.prompt_hash)]
     if finished is None:
         facts.insert(0, ("end", "cut off"))
@@ -77,7 +108,7 @@ def _write_facts(run: StoredRun) -> str:
     return _table(("", ""), [(name, escape(value)) for name, value in facts])
 
 
-def _write_steps(run: StoredRun) -> str:
+def _write_steps(sample: StoredSample) -> str:
     rows = [
         (
             str(step.turn),
@@ -86,7 +117,7 @@ def _write_steps(run: StoredRun) -> str:
             NONE if step.latency_ns is None else write_us(step.latency_ns),
             f"{step.wall_ms / MS_PER_S:.2f}",
         )
-        for step in run.steps
+        for step in sample.steps
     ]
     return _table(("turn", "tool", "stage", "latency µs", "seconds"), rows)
 
@@ -116,29 +147,35 @@ def _write_verdict(verdict: Verdict) -> Iterator[str]:
 
 
 def _write_cost(run: StoredRun) -> str:
-    calls = Counter(step.turn for step in run.steps)
-    rows = [
-        (
-            str(turn.turn),
-            write_tokens(turn.reply.usage.input_tokens),
-            write_tokens(turn.reply.usage.cached_tokens),
-            write_tokens(turn.reply.usage.output_tokens),
-            f"{turn.model_ms / MS_PER_S:.1f}",
-            str(calls[turn.turn]),
-        )
-        for turn in run.turns
-    ]
-    usage = run.usage
+    several = len(run.samples) > 1
+    rows = []
+    for sample in run.samples:
+        calls = Counter(step.turn for step in sample.steps)
+        rows += [
+            (
+                f"{sample.number}.{turn.turn}" if several else str(turn.turn),
+                *_write_usage(turn.reply.usage),
+                f"{turn.model_ms / MS_PER_S:.1f}",
+                str(calls[turn.turn]),
+            )
+            for turn in sample.turns
+        ]
+    turns = [turn for sample in run.samples for turn in sample.turns]
     total = (
         f"<b>all</b> ({write_usd(run.usd)} $)",
-        write_tokens(usage.input_tokens),
-        write_tokens(usage.cached_tokens),
-        write_tokens(usage.output_tokens),
-        f"{sum(turn.model_ms for turn in run.turns) / MS_PER_S:.1f}",
-        str(len(run.steps)),
+        *_write_usage(run.usage),
+        f"{sum(turn.model_ms for turn in turns) / MS_PER_S:.1f}",
+        str(sum(len(sample.steps) for sample in run.samples)),
     )
-    head = ("turn", "tokens in", "of them cached", "tokens out", "model s", "kernels tried")
+    first = "sample.turn" if several else "turn"
+    head = (first, "tokens in", "of them cached", "tokens out", "model s", "kernels tried")
     return _table(head, [*rows, total])
+
+
+def _write_usage(usage: Usage) -> tuple[str, str, str]:
+    counts = (usage.input_tokens, usage.cached_tokens, usage.output_tokens)
+    sent, cached, written = map(write_tokens, counts)
+    return sent, cached, written
 
 
 def _write_kernel(kernel: str, profile: Summary | None) -> Iterator[str]:
@@ -167,10 +204,13 @@ def _find_shares(profile: Summary) -> dict[int, float]:
     return shares
 
 
-def _write_conversation(run: StoredRun) -> str:
+def _write_conversation(run: StoredRun, sample: StoredSample) -> str:
     transcript = Transcript()
-    text = _write_lines(line for event in run.events for line in transcript.write(event))
-    return f"<details open><summary>{len(run.turns)} turns</summary>{text}</details>"
+    text = _write_lines(line for event in sample.events for line in transcript.write(event))
+    # Of several, the one whose kernel counts is what a reader wants first.
+    is_open = " open" if sample is run.best else ""
+    summary = f"{len(sample.turns)} turns{_name(run, sample)}"
+    return f"<details{is_open}><summary>{summary}</summary>{text}</details>"
 
 
 def _write_lines(lines: Iterable[Line]) -> str:

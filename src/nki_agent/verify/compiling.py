@@ -30,6 +30,7 @@ from nki_agent.sandbox.pool import Sandbox
 from nki_agent.task.task import ShapeSet
 from nki_agent.verify.budget import check_work, elems_max
 from nki_agent.verify.kernel import Kernel
+from nki_agent.verify.naming import name_tensors
 from nki_agent.verify.requests import check_results, find_misfit, make_request
 from nki_agent.verify.surface import check_surface
 from nki_agent.verify.verdict import Stage
@@ -92,7 +93,7 @@ def _compile(
         is_off = any(finding.code == OFF_SURFACE for finding in findings)
         stage = _stage(findings, Stage.REFUSED if is_off else Stage.UNTRACEABLE)
         return CompileResult(stage=stage, diagnostics=tuple(findings))
-    chip = load_chip(target)
+    program, chip = name_tensors(program, kernel.files), load_chip(target)
     invalid = check_program(program, chip)
     misfit = None if invalid else find_misfit(program, request)
     invalid += [] if misfit is None else [misfit]
