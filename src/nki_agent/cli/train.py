@@ -6,22 +6,26 @@ import importlib
 import importlib.util
 import os
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from nki_agent.agent.ablation import PromptKind
 from nki_agent.agent.episode import Mode
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.errors import UsageError
+from nki_agent.base.jsonl import append_line
 from nki_agent.base.writing import writing
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.ablating import PROMPT_HELP
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, read_target
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.farm.local import LocalExecutor
-from nki_agent.train.config import GrpoConfig, SftConfig, read_config
+from nki_agent.train.config import GenerationPart, GrpoConfig, ModelPart, SftConfig, read_config
 from nki_agent.train.folder import TrainingFolder, alone_in, is_first_process, open_folder
 from nki_agent.train.shelf import Shelf
 
@@ -35,6 +39,17 @@ Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help=CONFIG_HELP)
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help=OUT_HELP)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help=f"{DRY_HELP} {FITS_HELP}")]
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which tasks an evaluation is about."""
+
+    split: str
+    tasks: int
+    target: str
+    seed: int
+
 
 app = typer.Typer(
     add_completion=False,
@@ -77,6 +92,43 @@ def merge(
 
 
 @app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(metavar="DIR", help="A model's folder, or a run's.")],
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus folder.")],
+    *,
+    split: Annotated[str, typer.Option(help="Of the corpus.")] = "test",
+    tasks: Annotated[int, typer.Option(min=1, help="How many of the split, by chance.")] = 100,
+    mode: Annotated[Mode, typer.Option(help="The loop, or a single shot.")] = Mode.SINGLE_SHOT,
+    prompt: Annotated[PromptKind, typer.Option(help=PROMPT_HELP)] = PromptKind.SHORT,
+    turns: Annotated[int, typer.Option(min=1, help="Replies in the loop.")] = 10,
+    reply_tokens: Annotated[int, typer.Option(min=1, help="Of each reply, at most.")] = 1024,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0: the likeliest tokens.")] = 0.0,
+    target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
+    seed: Annotated[int, typer.Option(min=0, help="Which tasks, draws and inputs.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="A file for a JSON line of each task.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a model on a corpus's split: drawn in this process, many tasks at once."""
+    generation = GenerationPart(
+        mode=mode,
+        prompt=prompt,
+        turns=turns,
+        reply_tokens=reply_tokens,
+        completion_tokens=reply_tokens * turns,
+        temperature=temperature,
+        tools="verify",
+    )
+    guard(_evaluate)(
+        model,
+        corpus,
+        generation,
+        choice=Choice(split=split, tasks=tasks, target=target, seed=seed),
+        out=out,
+        as_json=as_json,
+    )
+
+
+@app.command()
 def verl(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus folder.")],
     out: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="A new file.")],
@@ -95,8 +147,15 @@ def _sft(path: Path, out: Path | None, *, dry_run: bool, as_json: bool) -> ExitC
         return _plan(config, tokens=config.batch * config.data.max_tokens, as_json=as_json)
     module = importlib.import_module("nki_agent.train.sft")
     module.require_ready(config)
-    folder = open_folder(config, kind="sft", subject=path.stem, out=out, clock=SystemClock())
-    return _train(folder, lambda: module.run_sft(config, folder), as_json=as_json)
+    clock = SystemClock()
+    folder = open_folder(config, kind="sft", subject=path.stem, out=out, clock=clock)
+    # Its processes start with the first kernel that is judged.
+    with LocalExecutor(clock=clock) as executor:
+        return _train(
+            folder,
+            lambda: module.run_sft(config, folder, executor=executor, clock=clock),
+            as_json=as_json,
+        )
 
 
 def _grpo(path: Path, out: Path | None, *, dry_run: bool, as_json: bool) -> ExitCode:
@@ -180,6 +239,52 @@ def _merge(model: Path, out: Path) -> ExitCode:
     module = importlib.import_module("nki_agent.train.weights")
     module.merge_folder(folder, out)
     say(f"merged into {out}: `nki-agent bench run --model hf/{out}` measures it")
+    return ExitCode.RIGHT
+
+
+def _evaluate(
+    path: Path,
+    corpus: Path,
+    generation: GenerationPart,
+    *,
+    choice: Choice,
+    out: Path | None,
+    as_json: bool,
+) -> ExitCode:
+    require_packages()
+    module = importlib.import_module("nki_agent.train.evaluate")
+    weights = importlib.import_module("nki_agent.train.weights")
+    benches = importlib.import_module("nki_agent.train.benches")
+    part = ModelPart(path=str(path / "model" if (path / "model").is_dir() else path))
+    weights.require_model(part)
+    target = read_target(choice.target)
+    with tempfile.TemporaryDirectory() as folder, LocalExecutor() as executor:
+        shelf = Shelf(corpus, folder=Path(folder))
+        rows = module.choose(shelf.list_split(choice.split), choice.tasks, seed=choice.seed)
+        way = benches.make_way(generation, weights.load_template(part), target=target)
+        bench = benches.make_bench(
+            weights.load_model(part),
+            way,
+            temperature=generation.temperature,
+            seed=choice.seed,
+            executor=executor,
+            clock=SystemClock(),
+        )
+        tried = []
+        for one in module.evaluate(rows, bench, shelf, seed=choice.seed):
+            tried.append(one)
+            say(f"{len(tried)} of {len(rows)}  {one.task}  {one.stage or 'no kernel'}")
+            if out is not None:
+                append_line(out, one)
+        shelf.close()
+    shares = module.sum_up(tried)
+    if as_json:
+        show_json(msgspec.to_builtins(shares))
+        return ExitCode.RIGHT
+    for name in ("compiled", "right"):
+        share = getattr(shares, name)
+        show(f"{name:<9}{share.value:6.1%}  [{share.low:.1%}, {share.high:.1%}]")
+    show(f"of {shares.tasks} tasks of the split `{choice.split}`")
     return ExitCode.RIGHT
 
 

@@ -122,21 +122,41 @@ class LinksPart(_Part, frozen=True, kw_only=True):
     """`local-sgd`: steps that each process makes alone before weights are averaged."""
 
 
+class GenerationPart(_Part, frozen=True, kw_only=True):
+    """How kernels are drawn."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    reply_tokens: int = 4096
+    """Of one reply."""
+    completion_tokens: int = 16_384
+    """Of all replies of an attempt and what tools answer between them."""
+    turns: int = 10
+    """Of the loop; a single shot has one."""
+    mode: Mode = Mode.LOOP
+    prompt: PromptKind = PromptKind.RANK_AWARE
+    tools: str = "all"
+    """As `--tools` of the commands takes them."""
+    vllm: Literal["none", "colocate", "server"] = "none"
+    """GRPO only."""
+    vllm_memory_share: float = 0.35
+    vllm_tensor_parallel: int = 1
+
+
 class EvaluatePart(_Part, frozen=True, kw_only=True):
     """What is tried as it trains."""
 
     every_steps: int = 0
     """0: only the loss on held-out dialogues, at the end."""
     split: str = "validation"
-    """Of the dialogues, for the loss."""
-    limit: int = 256
-    """Rows of it."""
-    suite: str | None = None
-    """A file of tasks, one JSON object a line, that kernels are written for; none if not given."""
-    suite_split: str = "validation"
+    """Of dialogues, for the loss of SFT; of tasks, for kernels."""
+    dialogues: int = 256
+    """Of the split, for the loss."""
+    corpus: str | None = None
+    """A corpus whose tasks kernels are written for; none if not given."""
     tasks: int = 32
-    """Tasks of the suite, the first of a shuffled order."""
-    mode: Mode = Mode.SINGLE_SHOT
+    """Of the split, for kernels."""
+    generation: GenerationPart = GenerationPart(temperature=0.0, mode=Mode.SINGLE_SHOT)
 
 
 class SftConfig(_Part, frozen=True, kw_only=True):
@@ -183,26 +203,6 @@ class CurriculumPart(_Part, frozen=True, kw_only=True):
     levels: tuple[int, ...] = (1, 2, 3)
     open_at: tuple[float, ...] = (0.0, 0.0, 0.0)
     """Share of all steps after which each level's tasks are drawn."""
-
-
-class GenerationPart(_Part, frozen=True, kw_only=True):
-    """How kernels are drawn."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    reply_tokens: int = 4096
-    """Of one reply."""
-    completion_tokens: int = 16_384
-    """Of all replies of an attempt and what tools answer between them."""
-    turns: int = 10
-    """Of the loop; a single shot has one."""
-    mode: Mode = Mode.LOOP
-    prompt: PromptKind = PromptKind.RANK_AWARE
-    tools: str = "all"
-    """As `--tools` of the commands takes them."""
-    vllm: Literal["none", "colocate", "server"] = "none"
-    vllm_memory_share: float = 0.35
-    vllm_tensor_parallel: int = 1
 
 
 class GrpoConfig(_Part, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ PANELS = (
     ("loss", ("loss", "eval_loss")),
     ("reward", ("reward",)),
     ("share of attempts", ("right", "compiled")),
+    ("share of held-out tasks", ("held_out/right", "held_out/compiled")),
     ("share of groups without gain", ("equal_groups",)),
     ("learning rate", ("learning_rate",)),
 )

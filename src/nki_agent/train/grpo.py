@@ -14,16 +14,13 @@ import torch
 from datasets import Dataset
 from trl.trainer.grpo_config import GRPOConfig as TrlConfig
 
-from nki_agent.agent.ablation import make_ablation
-from nki_agent.agent.episode import Mode
 from nki_agent.base.clock import Clock
 from nki_agent.base.hashes import hash_text
 from nki_agent.base.seeds import rng_for
-from nki_agent.chip.spec import Target
 from nki_agent.farm.executor import Executor
 from nki_agent.train.arguments import common_arguments, guard_memory, hush, remove_printer
-from nki_agent.train.attempts import Way
-from nki_agent.train.config import GenerationPart, GrpoConfig
+from nki_agent.train.benches import make_way
+from nki_agent.train.config import GrpoConfig
 from nki_agent.train.curves import draw_curves
 from nki_agent.train.folder import Summary, TrainingFolder, is_first_process, note_versions, say
 from nki_agent.train.groups import plan_tasks, require_whole_groups
@@ -31,8 +28,8 @@ from nki_agent.train.measuring import Measuring
 from nki_agent.train.reward import find_reward
 from nki_agent.train.rollouts import Rollouts
 from nki_agent.train.shelf import Shelf
-from nki_agent.train.tokens import Template
 from nki_agent.train.trainers import LinkedGrpoTrainer, link
+from nki_agent.train.trying import make_trying
 from nki_agent.train.weights import add_adapter, load_model, load_template, require_model, save
 
 FINAL = ("reward", "right", "compiled", "equal_groups")
@@ -88,7 +85,7 @@ def run_grpo(
             reward_funcs=rollouts.pay,
             rollout_func=rollouts.roll_out,
             processing_class=template.tokenizer,
-            callbacks=[Measuring(folder)],
+            callbacks=[Measuring(folder), *make_trying(config, template, folder, executor, clock)],
         )
         remove_printer(trainer)
         link(trainer, config.links)
@@ -114,25 +111,6 @@ def run_grpo(
         draw_curves(folder.read_measures(), folder.curves)
         folder.write_summary(summary)
     return summary
-
-
-def make_way(generation: GenerationPart, template: Template, *, target: Target) -> Way:
-    """How attempts are made.
-
-    Raises:
-        UsageError: its tools do not exist, or a single shot has some.
-    """
-    is_single = generation.mode is Mode.SINGLE_SHOT
-    tools = None if is_single else generation.tools
-    return Way(
-        template=template,
-        mode=generation.mode,
-        turns=generation.turns,
-        reply_tokens=generation.reply_tokens,
-        room_tokens=generation.reply_tokens if is_single else generation.completion_tokens,
-        target=target,
-        ablation=make_ablation(generation.prompt, tools, mode=generation.mode),
-    )
 
 
 def make_arguments(config: GrpoConfig, folder: TrainingFolder, *, own_attempts: int) -> TrlConfig:

@@ -14,7 +14,9 @@ import torch
 from datasets import Dataset
 from trl.trainer.sft_config import SFTConfig as TrlConfig
 
+from nki_agent.base.clock import Clock
 from nki_agent.base.errors import UsageError
+from nki_agent.farm.executor import Executor
 from nki_agent.train.arguments import common_arguments, guard_memory, hush, remove_printer
 from nki_agent.train.config import SftConfig
 from nki_agent.train.curves import draw_curves
@@ -29,6 +31,7 @@ from nki_agent.train.folder import (
 from nki_agent.train.measuring import Measuring
 from nki_agent.train.tokens import Template
 from nki_agent.train.trainers import LinkedSftTrainer, link
+from nki_agent.train.trying import make_trying
 from nki_agent.train.weights import add_adapter, load_model, load_template, require_model, save
 
 FINAL = ("loss", "eval_loss", "mean_token_accuracy", "eval_mean_token_accuracy")
@@ -52,7 +55,9 @@ def require_ready(config: SftConfig) -> None:
     require_packing(config)
 
 
-def run_sft(config: SftConfig, folder: TrainingFolder) -> Summary:
+def run_sft(
+    config: SftConfig, folder: TrainingFolder, *, executor: Executor, clock: Clock
+) -> Summary:
     """Train, or go on, what `require_ready` has seen; the model is in `folder.model` at the end.
 
     Raises:
@@ -80,7 +85,7 @@ def run_sft(config: SftConfig, folder: TrainingFolder) -> Summary:
             train_dataset=train.dataset,
             eval_dataset=held_out,
             processing_class=template.tokenizer,
-            callbacks=[Measuring(folder)],
+            callbacks=[Measuring(folder), *make_trying(config, template, folder, executor, clock)],
         )
         remove_printer(trainer)
         link(trainer, config.links)
@@ -171,7 +176,7 @@ def _read_held_out(config: SftConfig, template: Template) -> Dataset | None:
     evaluate = config.evaluate
     try:
         data = read_dialogues(
-            config.data, split=evaluate.split, limit=evaluate.limit, seed=config.seed
+            config.data, split=evaluate.split, limit=evaluate.dialogues, seed=config.seed
         )
     except UsageError:
         if evaluate.every_steps:
