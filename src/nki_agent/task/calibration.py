@@ -32,9 +32,12 @@ from nki_agent.isa.dtype import DType
 from nki_agent.task.comparison import compare
 from nki_agent.task.family import (
     BIG_LADDER,
+    BIG_OUTLYING,
     BIG_SHIFTED,
     BIG_SPIKED,
     BIG_UNTRIED,
+    BIG_WEIGHED,
+    OUTLIER_SLACK,
     STANDARD_SCALE,
     TINY_LADDER,
     TINY_UNTRIED,
@@ -96,6 +99,10 @@ class Calibration:
     seed: int
     notes: list[str]
     has_matmul: bool = False
+    reduces: bool = True
+    """Whether an output element comes from several elements of an input, which outliers show."""
+    weighs: bool = False
+    """Whether exponentials of products are summed up."""
     cancels: bool = False
     """Whether an honest kernel loses digits on tiny values."""
     unread: frozenset[str] = frozenset()
@@ -301,7 +308,12 @@ def _is_near(left: Array, right: Array) -> bool:
 
 def _settle_families(state: Calibration) -> None:
     can_shift = any(s.is_shiftable for s in state.sampler.sources)
-    big = (BIG_SPIKED, BIG_SHIFTED, *BIG_LADDER) if can_shift else BIG_LADDER
+    shifted = (BIG_SPIKED, BIG_SHIFTED) if can_shift else ()
+    # What is rounded to 16 bits between two products turns nearly equal peaks around.
+    is_wide = not _is_narrow(state.shapes)
+    weighed = (BIG_WEIGHED,) if state.weighs and is_wide else ()
+    outlying = BIG_OUTLYING if state.reduces else ()
+    big = (*shifted, *weighed, *outlying, *BIG_LADDER)
     scales = {
         Family.BIG: _settle_family(state, Family.BIG, big, factor=SCALE_HIGH),
         Family.TINY: _settle_family(state, Family.TINY, TINY_LADDER, factor=SCALE_LOW),
@@ -326,6 +338,8 @@ def _settle_family(
         slack = next((s for s in SLACKS if needed <= s), SLACKS[-1])
         if family is Family.TINY and state.cancels:
             slack = max(slack, CANCELLING_SLACK)
+        if rung.outlier and state.has_matmul:
+            slack = max(slack, OUTLIER_SLACK)
         return replace(rung, slack=slack)
     state.notes.append(f"{family} trials are standard ones: the reference survives no other scale")
     return STANDARD_SCALE

@@ -329,7 +329,7 @@ class _Draft:
             ),
             root_seed=self._root_seed,
             tool_version=nki_agent.__version__,
-            task_notes=tuple(map(clean, self._task.notes)),
+            task_notes=tuple(map(clean, (*self._task.notes, *self._task.unfit))),
             surface=self._surface,
             failed_at=self._name_shapes(),
             num_instructions=None if program is None else program.num_instructions,
