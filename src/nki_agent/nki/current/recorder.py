@@ -373,9 +373,10 @@ def require_chip(what: str) -> ChipSpec:
 def fail(code: str, what: str, *, got: str = "", limit: str = "", hint: str = "") -> NoReturn:
     """Raise a KernelError at the kernel line that is running."""
     where = frames_of(sys._getframe(1))
-    raise KernelError(
-        Diagnostic(code=code, what=what, got=got, limit=limit, hint=hint, where=where)
-    )
+    # A memory region is a kind of text that no message can be stored with.
+    texts = {"what": what, "got": got, "limit": limit, "hint": hint}
+    plain = {name: str.__str__(text) for name, text in texts.items()}
+    raise KernelError(Diagnostic(code=code, where=where, **plain))
 
 
 def require_generation(what: str, generation: int) -> None:
