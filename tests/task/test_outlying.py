@@ -57,11 +57,17 @@ PARTS: dict[str, Callable[[int], slice]] = {
 }
 
 
-def count_wrong(task: Task, output: Callable[..., Array], seeds: range = SEEDS) -> int:
-    """Seeds whose big trial shows that the output is wrong."""
+def count_wrong(
+    task: Task,
+    output: Callable[..., Array],
+    seeds: range = SEEDS,
+    *,
+    family: Family = Family.BIG,
+) -> int:
+    """Seeds whose trial of the family shows that the output is wrong."""
     wrong = 0
     for seed in seeds:
-        trial = next(t for t in make_trials(task, seed) if t.family is Family.BIG)
+        trial = next(t for t in make_trials(task, seed) if t.family is family)
         inputs = trial.inputs(task)
         wanted = expected(task, inputs)
         floats = {name: array.astype(np.float32) for name, array in inputs.items()}
@@ -139,6 +145,48 @@ def test_reduction_of_a_part_of_a_row_is_wrong(
         columns = np.delete(np.arange(512), left_out)
     assert count_wrong(task, lambda x: run(x, slice(None))) == 0
     assert count_wrong(task, lambda x: run(x, columns)) == len(SEEDS)
+
+
+@pytest.mark.parametrize(
+    ("what", "run"),
+    [
+        (
+            "x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-12)",
+            lambda x: x / np.sqrt(np.square(x).sum(-1, keepdims=True)),
+        ),
+        (
+            "x / x.abs().amax(-1, keepdim=True).clamp(min=1e-9)",
+            lambda x: x / np.abs(x).max(-1, keepdims=True),
+        ),
+    ],
+)
+def test_row_of_zeros_shows_that_nothing_keeps_a_divisor_from_zero(
+    load_torch: Load, what: str, run: Callable[[Array], Array]
+) -> None:
+    task = load_torch(ROWS.format(what=what))
+    assert count_wrong(task, run, family=Family.TINY) == len(SEEDS)
+
+
+def test_equal_values_show_which_comparison_it_is(load_torch: Load) -> None:
+    task = load_torch("""
+        def reference(x, limit):
+            return (x > limit[:, None]).sum(1).to(torch.int32)
+
+        def inputs():
+            return [torch.randn(60, 90), torch.randn(60)]
+    """)
+    strictly = count_wrong(task, lambda x, limit: (x > limit[:, None]).sum(1))
+    loosely = count_wrong(task, lambda x, limit: (x >= limit[:, None]).sum(1))
+    assert (strictly, loosely) == (0, len(SEEDS))
+
+
+@pytest.mark.parametrize("what", ["x.argmax(-1)", "x.sort(-1)[1]", "x.topk(4)[1]"])
+def test_places_in_an_order_are_asked_of_no_equal_values(load_torch: Load, what: str) -> None:
+    task = load_torch(ROWS.format(what=what))
+    for trial in make_trials(task, 1):
+        rows = np.sort(trial.inputs(task)["x"], axis=-1)
+        if trial.family is not Family.STANDARD:
+            assert (rows[:, 1:] != rows[:, :-1]).mean() > 0.99
 
 
 @pytest.mark.parametrize("shape", [(1,), (1, 1), (3,), (2, 3), (130, 300), (2, 3, 65, 32)])

@@ -31,6 +31,7 @@ from nki_agent.base.seeds import seed_for
 from nki_agent.isa.dtype import DType
 from nki_agent.task.comparison import compare
 from nki_agent.task.family import (
+    BIG_GRID,
     BIG_LADDER,
     BIG_OUTLYING,
     BIG_SHIFTED,
@@ -41,6 +42,7 @@ from nki_agent.task.family import (
     STANDARD_SCALE,
     TINY_LADDER,
     TINY_UNTRIED,
+    TINY_ZEROED,
     Family,
     FamilyScale,
 )
@@ -101,6 +103,10 @@ class Calibration:
     has_matmul: bool = False
     reduces: bool = True
     """Whether an output element comes from several elements of an input, which outliers show."""
+    compares: bool = False
+    """Whether values are compared, as with a threshold."""
+    orders: bool = False
+    """Whether equal values in a row have no one right answer."""
     weighs: bool = False
     """Whether exponentials of products are summed up."""
     cancels: bool = False
@@ -314,9 +320,12 @@ def _settle_families(state: Calibration) -> None:
     weighed = (BIG_WEIGHED,) if state.weighs and is_wide else ()
     outlying = BIG_OUTLYING if state.reduces else ()
     big = (*shifted, *weighed, *outlying, *BIG_LADDER)
+    if state.compares:
+        big = tuple(replace(rung, grid=BIG_GRID) for rung in big)
+    tiny = TINY_LADDER if state.orders else (TINY_ZEROED, *TINY_LADDER)
     scales = {
         Family.BIG: _settle_family(state, Family.BIG, big, factor=SCALE_HIGH),
-        Family.TINY: _settle_family(state, Family.TINY, TINY_LADDER, factor=SCALE_LOW),
+        Family.TINY: _settle_family(state, Family.TINY, tiny, factor=SCALE_LOW),
     }
     state.shapes = replace(state.shapes, scales=scales, sampler=state.sampler)
 

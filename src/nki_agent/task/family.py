@@ -40,6 +40,11 @@ class FamilyScale:
     spike: float = 0.0
     outlier: float = 0.0
     weight_outlier: float = 0.0
+    has_zero_row: bool = False
+    """One row is zero in every input: what is divided by its size shows whether an epsilon is
+    there."""
+    grid: float = 0.0
+    """Inputs are rounded to multiples of it: what is compared is then equal at times."""
     slack: float = 1.0
 
     @property
@@ -74,6 +79,8 @@ OUTLIER_SLACK = 5.0
 few rows of some draws, and what the family is for shows as infinity or NaN."""
 OFF_EDGE = 0.25
 """Size of an outlier off the edges of an array over that of one there."""
+TINY_ZEROED = FamilyScale(factor=1e-3, has_zero_row=True)
+BIG_GRID = 1.0
 TINY_LADDER = (
     FamilyScale(factor=1e-3),
     FamilyScale(factor=1e-2),

@@ -71,6 +71,13 @@ def add_outliers(
     values.reshape(-1, width)[rows, lane.move(columns, width)] += sizes.astype(np.float32)
 
 
+def zero_row(values: NDArray[Any], rng: np.random.Generator) -> None:
+    """Set one row to zero, at the same share of the way in every input; a lone row stays."""
+    rows = values.reshape(-1, values.shape[-1])
+    if len(rows) > 1:
+        rows[int(rng.random() * len(rows))] = 0.0
+
+
 def _choose_rows(shape: tuple[int, ...], rng: np.random.Generator) -> tuple[Places, int]:
     """Rows by number: those at the ends and borders of the longest axis over them come first.
 

@@ -15,6 +15,7 @@ _ORDERS = frozenset({
 })
 # fmt: on
 _PICKS = frozenset({"argmax", "argmin", "argsort", "kthvalue", "sort", "topk"})
+_COMPARISONS = frozenset({"eq", "ge", "gt", "le", "lt", "ne"})
 _EXPONENTIALS = frozenset({"_softmax", "_log_softmax", "_safe_softmax", "exp", "logsumexp"})
 
 
@@ -46,9 +47,19 @@ class Record:
         return not self.ops or self.depth > 1 or not _ORDERS.isdisjoint(self.ops)
 
     @property
+    def orders(self) -> bool:
+        """Whether places in an order were asked for, of which equal values have none."""
+        return not _PICKS.isdisjoint(self.ops)
+
+    @property
+    def compares(self) -> bool:
+        """Whether values were compared that equal values would show, and nothing was multiplied."""
+        return not (self.has_matmul or self.orders or _COMPARISONS.isdisjoint(self.ops))
+
+    @property
     def picks(self) -> bool:
         """Whether the order of computed values decides what the outputs are made of."""
-        return self.has_matmul and not _PICKS.isdisjoint(self.ops)
+        return self.has_matmul and self.orders
 
     @property
     def weighs(self) -> bool:

@@ -23,7 +23,7 @@ from nki_agent.isa.dtype import DType
 from nki_agent.task.family import OFF_EDGE, FamilyScale
 from nki_agent.task.inputs import InputsFunction
 from nki_agent.task.named_recipe import TABLES, NamedRecipe
-from nki_agent.task.outlying import Lane, add_outliers
+from nki_agent.task.outlying import Lane, add_outliers, zero_row
 from nki_agent.task.recipe import (
     MEAN_SHARE,
     Profile,
@@ -148,6 +148,8 @@ class UserSampler:
         if source.kind is TensorKind.INPUT and self._takes(source, scale):
             lane = _find_lane(source, self.sources)
             array = _scale(array, source, scale, lane=lane, rng=rng_for(seed, "spike", source.name))
+            if scale.has_zero_row and lane is not None:
+                zero_row(array, rng_for(seed, "zero row"))
         elif scale.weight_outlier and source.is_weight:
             array = _weigh(array, source, scale, rng=rng_for(seed, "spike", source.name))
         stored = to_stored(array, source.dtype)
@@ -228,6 +230,8 @@ def _scale(
         add_outliers(reals, scale.spike * share, rng)
     elif outlier and lane is not None:
         add_outliers(reals, outlier, rng, lane=lane, off_edge=OFF_EDGE)
+    if scale.grid:
+        reals = np.rint(reals / np.float32(scale.grid)) * np.float32(scale.grid)
     return reals
 
 
