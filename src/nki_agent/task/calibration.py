@@ -30,6 +30,7 @@ from nki_agent.base.errors import TaskError, UnfitTaskError
 from nki_agent.base.seeds import seed_for
 from nki_agent.isa.dtype import DType
 from nki_agent.task.comparison import compare
+from nki_agent.task.conditioning import SLACKS, need_of, slack_for
 from nki_agent.task.family import (
     BIG_GRID,
     BIG_LADDER,
@@ -61,11 +62,6 @@ CALM_SHARE = 0.1
 """A stand-in that uses up less on the first draw needs no further one."""
 NUM_DRAWS = 3
 """Draws that a stand-in must pass where it is not calm: routing and saturation vary by the draw."""
-SLACKS = (1.0, 2.0, 5.0, 10.0)
-"""Widenings of the tolerance in a family where the reference is badly conditioned."""
-OTHER_ORDER = 8.0
-"""An honest kernel's arithmetic may err so many times as much as that of the single stand-in: what
-cancels in a row depends on the order of sums, on the form of a product, and on the draw."""
 ELEMS_MAX = 1 << 23
 """Elements of all tensors together up to which a task is tried out while loading."""
 FLOPS_MAX = 4_000_000_000
@@ -344,7 +340,7 @@ def _settle_family(
             )
         if _is_narrow(state.shapes):
             needed = max(needed, _try_scale(state, rung, Precision.OWN, factor=factor))
-        slack = next((s for s in SLACKS if needed <= s), SLACKS[-1])
+        slack = slack_for(needed)
         if family is Family.TINY and state.cancels:
             slack = max(slack, CANCELLING_SLACK)
         if rung.outlier and state.has_matmul:
@@ -388,7 +384,7 @@ def _need(state: Calibration, pair: Pair, precision: Precision) -> float:
         return share / HONEST_SHARE
     wanted, _ = pair
     rounded = _worst(state, state.tolerance, [(wanted, round_results(state.shapes, wanted))])
-    return rounded + OTHER_ORDER * max(0.0, share - rounded)
+    return need_of(rounded, share)
 
 
 def _is_calm(state: Calibration, share: float) -> bool:
