@@ -284,7 +284,7 @@ def load(src: NkiTensor, dtype: object = None) -> NkiTensor:
 @public
 def store(dst: NkiTensor, value: NkiTensor) -> None:
     """Copy an SBUF tile to an HBM view."""
-    is_swapped = isinstance(value, NkiTensor) and not value._storage.on_chip
+    is_swapped = not getattr(getattr(value, "_storage", None), "on_chip", True)
     hint = SWAP_HINT if is_swapped else COPY_HINT
     _require_side(dst, "`dst` of `nl.store`", on_chip=False, hint=hint)
     _require_side(value, "`value` of `nl.store`", on_chip=True)

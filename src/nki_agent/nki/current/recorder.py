@@ -374,9 +374,10 @@ def fail(code: str, what: str, *, got: str = "", limit: str = "", hint: str = ""
     """Raise a KernelError at the kernel line that is running."""
     where = frames_of(sys._getframe(1))
     # A memory region is a kind of text that no message can be stored with.
-    texts = {"what": what, "got": got, "limit": limit, "hint": hint}
-    plain = {name: str.__str__(text) for name, text in texts.items()}
-    raise KernelError(Diagnostic(code=code, where=where, **plain))
+    what, got, limit, hint = map(str.__str__, (what, got, limit, hint))
+    raise KernelError(
+        Diagnostic(code=code, what=what, got=got, limit=limit, hint=hint, where=where)
+    )
 
 
 def require_generation(what: str, generation: int) -> None:
