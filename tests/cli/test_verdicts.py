@@ -16,6 +16,36 @@ SOURCES = {
     "wrong": (WRONG, 1),
     "right": (RIGHT, 0),
 }
+UPDATE = """
+import numpy as np
+
+UPDATES = ("weight",)
+
+
+def reference(weight, grad):
+    weight -= np.float32(1e-9) * grad
+    return weight.sum(axis=1)
+
+
+def inputs(rng):
+    return [rng.standard_normal((64, 96), dtype=np.float32) for _ in range(2)]
+"""
+WITHOUT_UPDATE = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def kernel(weight, grad):
+    out = nl.ndarray((64,), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=weight)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)
+    nisa.dma_copy(dst=out.reshape((64, 1)), src=total)
+    return out
+"""
 
 
 def judge(command: str, folder: Path, source: str, *options: object) -> Called:
@@ -208,3 +238,42 @@ def test_profile_and_show_take_the_shapes_by_name(tmp_path: Path) -> None:
     unknown = call("profile", kernel, "--task", task, "--shapes", "huge")
     assert unknown.code == 2
     assert "the task has dev, perf" in unknown.err
+
+
+def write_unfit(folder: Path) -> Path:
+    """A task whose update is far under the limits, and a kernel that leaves it out."""
+    (folder / "kernel.py").write_text(WITHOUT_UPDATE)
+    task = folder / "update_sgd.py"
+    task.write_text(UPDATE)
+    return task
+
+
+@pytest.mark.parametrize("results", [False, True])
+def test_verify_warns_of_an_unfit_task_and_keeps_its_verdict(
+    tmp_path: Path, *, results: bool
+) -> None:
+    task = write_unfit(tmp_path)
+    options = ("--results", tmp_path / "results.jsonl") if results else ()
+    called = call("verify", tmp_path / "kernel.py", "--task", task, *options)
+    assert called.code == 0, called.err
+    warnings = [line for line in called.err.splitlines() if line.startswith("warning: unfit")]
+    assert len(warnings) == 2
+    assert "`weight` in the place of `weight`" in warnings[0]
+    assert "another draw of `grad` alone" in warnings[1]
+
+
+def test_verdict_in_json_names_what_makes_its_task_unfit(tmp_path: Path) -> None:
+    task = write_unfit(tmp_path)
+    called = call("verify", tmp_path / "kernel.py", "--task", task, "--json")
+    notes = [n for n in called.document["task_notes"] if n.startswith("unfit")]
+    assert (called.document["stage"], len(notes)) == ("right", 2)
+
+
+def test_solve_warns_of_an_unfit_task(tmp_path: Path) -> None:
+    task = write_unfit(tmp_path)
+    called = call("solve", task, "--model", "builtin", "--runs", tmp_path / "run")
+    assert "warning: unfit to judge kernels by: copy" in called.err
+
+
+def test_fit_task_has_no_warning(tmp_path: Path) -> None:
+    assert "warning" not in judge("verify", tmp_path, RIGHT).err

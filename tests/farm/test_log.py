@@ -74,6 +74,18 @@ def test_line_holds_schema_id_key_and_end(path: Path, end: End) -> None:
     assert msgspec.convert(line["end"], type=End) == end
 
 
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b"  \n\n", b" "])
+def test_blank_lines_at_the_end_or_between_are_skipped(path: Path, blank: bytes) -> None:
+    verdict = Judged(make_verdict())
+    for name in ("first", "second"):
+        with ResultLog(path, warn=silent) as log:
+            log.append(name, f"key of {name}", verdict)
+        path.write_bytes(path.read_bytes() + blank)
+    with ResultLog(path, warn=silent) as log:
+        assert log.find("first", "key of first") == verdict
+        assert log.find("second", "key of second") == verdict
+
+
 def test_only_judged_jobs_with_the_same_key_are_found(path: Path) -> None:
     verdict = Judged(make_verdict())
     with ResultLog(path) as log:

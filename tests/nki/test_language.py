@@ -6,10 +6,12 @@ from collections.abc import Callable
 from math import erf, pi, sqrt
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.chip.spec import Target
 from tests.kernels import body, f32, refused
 from tests.running import run_kernel
@@ -216,6 +218,13 @@ def test_loads_and_stores_cross_between_hbm_and_sbuf(call: str, words: str) -> N
     finding = refused(one_tile(call), [f32("x", 4, 48), f32("y", 4, 48)])
     assert finding.code == "NK301"
     assert words in str(finding)
+    assert msgspec.json.decode(msgspec.json.encode(finding), type=Diagnostic) == finding
+
+
+def test_swapped_store_says_what_comes_first() -> None:
+    finding = refused(one_tile("nl.store(a, x)"), [f32("x", 4, 48), f32("y", 4, 48)])
+    assert finding.code == "NK301"
+    assert "the HBM view comes first" in finding.hint
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])

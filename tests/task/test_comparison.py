@@ -95,6 +95,27 @@ def test_one_bad_row_of_small_values_is_wrong() -> None:
     assert found.mismatch.worst_row == (5,)
 
 
+@pytest.mark.parametrize("name", [ToleranceClass.B2, ToleranceClass.B3])
+@pytest.mark.parametrize("size", [5e-3, 1e-2])
+def test_small_row_of_zeros_is_wrong_in_a_chain_too(name: ToleranceClass, size: float) -> None:
+    wanted = normals()
+    wanted[7] *= size
+    rounded = wanted.astype(ml_dtypes.bfloat16)
+    assert judge(wanted, rounded, dtype=DType.BFLOAT16, name=name).right
+    rounded[7] = 0
+    assert not judge(wanted, rounded, dtype=DType.BFLOAT16, name=name).right
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+def test_sum_that_cancels_is_right_in_a_chain_of_narrow_steps(width: int) -> None:
+    terms = [normals((20_000, width), name=n).astype(ml_dtypes.bfloat16) for n in "abc"]
+    first, second, third = (t.astype(np.float64) for t in terms)
+    wanted = first * second + third
+    kept = (first * second).astype(ml_dtypes.bfloat16).astype(np.float64)
+    found = (kept + third).astype(ml_dtypes.bfloat16)
+    assert judge(wanted, found, dtype=DType.BFLOAT16, name=ToleranceClass.B2).right
+
+
 def test_row_of_nearly_zero_values_is_measured_against_a_floor() -> None:
     wanted = normals((1000, 64))
     wanted[5] = 1e-7

@@ -1,7 +1,7 @@
 """Append-only JSON lines: a run resumes after a crash and loses nothing.
 
 Law: a line is written whole with one call, then flushed; a reader skips a last line that a crash
-cut off.
+cut off, and empty ones, which editors leave.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def read_lines(path: Path) -> Iterator[Any]:
     """Yield each whole record of the file as plain data."""
     with path.open("rb") as file:
         for line in file:
-            if line.endswith(b"\n"):
+            if line.endswith(b"\n") and line.strip():
                 yield msgspec.json.decode(line)

@@ -3,7 +3,7 @@
 Law: a line is written whole or not at all; after a full disk the file is as it was before. What a
 crash left of a last line is moved into a file of its own. A line is handed to the operating system
 at once, so a killed process loses nothing; the disk itself is only told when the file is closed.
-The first field of a record is its `schema`.
+The first field of a record is its `schema`. Empty lines, which editors leave, are skipped.
 """
 
 from __future__ import annotations
@@ -134,6 +134,9 @@ class LineFile(Generic[R]):
         with open(self._file, "rb", closefd=False) as file:
             for number, data in enumerate(file, start=1):
                 whole = data.endswith(b"\n")
+                if not data.strip():
+                    size += len(data) if whole else 0
+                    continue
                 if not whole and not self._is_line(data):
                     self._move_torn(data, size, number, warn)
                     return size
@@ -185,7 +188,7 @@ def read_records(path: Path, record: type[R], *, schema: int) -> Iterator[R]:
     try:
         with path.open("rb") as file:
             for number, data in enumerate(file, start=1):
-                if data.endswith(b"\n"):
+                if data.endswith(b"\n") and data.strip():
                     yield _decode(data, decoder, schema=schema, place=(path, number))
     except FileNotFoundError:
         return

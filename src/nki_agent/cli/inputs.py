@@ -11,12 +11,14 @@ from typing import Annotated
 
 import typer
 
+from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import require_seed
 from nki_agent.chip.spec import GENERATION, Target, find_target
 from nki_agent.cli.screen import say
 from nki_agent.program.records import Dialect
 from nki_agent.sandbox.task_host import TaskHost, load_untrusted_task
+from nki_agent.task.fitness import with_fitness
 from nki_agent.task.loader import load_task
 from nki_agent.task.task import ShapeSet, Task
 from nki_agent.verify.kernel import Kernel
@@ -99,16 +101,34 @@ def read_shapes(task: Task, name: str | None) -> ShapeSet:
     return found[name]
 
 
-def read_task(path: Path, *, untrusted: bool = False, allow_unsandboxed: bool = False) -> Task:
-    """The task that the file states; what was decided while loading goes to stderr."""
+def read_task(
+    path: Path,
+    *,
+    untrusted: bool = False,
+    allow_unsandboxed: bool = False,
+    asks_fitness: bool = False,
+) -> Task:
+    """The task that the file states; what was decided while loading goes to stderr.
+
+    With `asks_fitness` also whether kernels can be judged by it.
+    """
     require_file(path, what="task")
     if untrusted:
         task = load_untrusted_task(path, host=TaskHost(allow_unsandboxed=allow_unsandboxed))
     else:
         task = load_task(path)
+    if asks_fitness:
+        task = with_fitness(task)
     for note in task.notes:
         say(f"note: {note}")
+    say_unfit(task)
     return task
+
+
+def say_unfit(task: Task) -> None:
+    """What its lint has found, if it was asked for."""
+    for text in task.unfit:
+        say(f"warning: {clean(text)}")
 
 
 def read_kernel(path: Path) -> Kernel:

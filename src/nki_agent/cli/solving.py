@@ -191,7 +191,10 @@ def carry_out(
 ) -> tuple[tuple[Episode, ...], Summary | None]:
     """Load, run the episodes, write what came of the best."""
     task = read_task(
-        path, untrusted=config.untrusted_task, allow_unsandboxed=config.allow_unsandboxed
+        path,
+        untrusted=config.untrusted_task,
+        allow_unsandboxed=config.allow_unsandboxed,
+        asks_fitness=True,
     )
     with Judge(
         target=config.target,

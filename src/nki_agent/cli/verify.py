@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from nki_agent.base.errors import TaskError
 from nki_agent.base.seeds import draw_root_seed
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET
@@ -21,11 +23,15 @@ from nki_agent.cli.inputs import (
     read_kernel,
     read_target,
     read_task,
+    require_file,
+    say_unfit,
 )
 from nki_agent.cli.outcome import exit_code_of, write_advice, write_outcome
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.cli.verdicts import NO_PERF, Wanted, judge_many, read_jobs
 from nki_agent.farm.executor import WORKERS_MAX
+from nki_agent.task.fitness import with_fitness
+from nki_agent.task.loader import load_task
 from nki_agent.task.task import Scope
 from nki_agent.verify.judge import Judge
 
@@ -54,6 +60,8 @@ def verify(
     chosen = read_target(target)
     scope = Scope.ALL if perf else Scope.PROOF
     if len(kernels) > 1 or results is not None:
+        if not untrusted_task:
+            _warn_unfit(task)
         wanted = Wanted(
             task=task,
             target=chosen,
@@ -70,7 +78,12 @@ def verify(
             allow_unsandboxed=allow_unsandboxed,
         )
     source = read_kernel(kernels[0])
-    loaded = read_task(task, untrusted=untrusted_task, allow_unsandboxed=allow_unsandboxed)
+    loaded = read_task(
+        task,
+        untrusted=untrusted_task,
+        allow_unsandboxed=allow_unsandboxed,
+        asks_fitness=True,
+    )
     if perf and not loaded.has_perf:
         say(f"note: {NO_PERF}")
     with Judge(target=chosen, allow_unsandboxed=allow_unsandboxed, surface=surface) as judge:
@@ -81,6 +94,13 @@ def verify(
     else:
         show("\n".join((*write_outcome(verdict), *write_advice(verdict))))
     return exit_code_of(verdict.stage)
+
+
+def _warn_unfit(task: Path) -> None:
+    """Say once what the workers, which load the task each for itself, do not look for."""
+    require_file(task, what="task")
+    with suppress(TaskError):  # each worker finds it again, and says it beside its kernel
+        say_unfit(with_fitness(load_task(task)))
 
 
 app = make_app(verify)

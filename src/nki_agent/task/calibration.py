@@ -30,14 +30,20 @@ from nki_agent.base.errors import TaskError, UnfitTaskError
 from nki_agent.base.seeds import seed_for
 from nki_agent.isa.dtype import DType
 from nki_agent.task.comparison import compare
+from nki_agent.task.conditioning import SLACKS, need_of, slack_for
 from nki_agent.task.family import (
+    BIG_GRID,
     BIG_LADDER,
+    BIG_OUTLYING,
     BIG_SHIFTED,
     BIG_SPIKED,
     BIG_UNTRIED,
+    BIG_WEIGHED,
+    OUTLIER_SLACK,
     STANDARD_SCALE,
     TINY_LADDER,
     TINY_UNTRIED,
+    TINY_ZEROED,
     Family,
     FamilyScale,
 )
@@ -56,11 +62,6 @@ CALM_SHARE = 0.1
 """A stand-in that uses up less on the first draw needs no further one."""
 NUM_DRAWS = 3
 """Draws that a stand-in must pass where it is not calm: routing and saturation vary by the draw."""
-SLACKS = (1.0, 2.0, 5.0, 10.0)
-"""Widenings of the tolerance in a family where the reference is badly conditioned."""
-OTHER_ORDER = 8.0
-"""An honest kernel's arithmetic may err so many times as much as that of the single stand-in: what
-cancels in a row depends on the order of sums, on the form of a product, and on the draw."""
 ELEMS_MAX = 1 << 23
 """Elements of all tensors together up to which a task is tried out while loading."""
 FLOPS_MAX = 4_000_000_000
@@ -96,6 +97,14 @@ class Calibration:
     seed: int
     notes: list[str]
     has_matmul: bool = False
+    reduces: bool = True
+    """Whether an output element comes from several elements of an input, which outliers show."""
+    compares: bool = False
+    """Whether values are compared, as with a threshold."""
+    orders: bool = False
+    """Whether equal values in a row have no one right answer."""
+    weighs: bool = False
+    """Whether exponentials of products are summed up."""
     cancels: bool = False
     """Whether an honest kernel loses digits on tiny values."""
     unread: frozenset[str] = frozenset()
@@ -301,10 +310,18 @@ def _is_near(left: Array, right: Array) -> bool:
 
 def _settle_families(state: Calibration) -> None:
     can_shift = any(s.is_shiftable for s in state.sampler.sources)
-    big = (BIG_SPIKED, BIG_SHIFTED, *BIG_LADDER) if can_shift else BIG_LADDER
+    shifted = (BIG_SPIKED, BIG_SHIFTED) if can_shift else ()
+    # What is rounded to 16 bits between two products turns nearly equal peaks around.
+    is_wide = not _is_narrow(state.shapes)
+    weighed = (BIG_WEIGHED,) if state.weighs and is_wide else ()
+    outlying = BIG_OUTLYING if state.reduces else ()
+    big = (*shifted, *weighed, *outlying, *BIG_LADDER)
+    if state.compares:
+        big = tuple(replace(rung, grid=BIG_GRID) for rung in big)
+    tiny = TINY_LADDER if state.orders else (TINY_ZEROED, *TINY_LADDER)
     scales = {
         Family.BIG: _settle_family(state, Family.BIG, big, factor=SCALE_HIGH),
-        Family.TINY: _settle_family(state, Family.TINY, TINY_LADDER, factor=SCALE_LOW),
+        Family.TINY: _settle_family(state, Family.TINY, tiny, factor=SCALE_LOW),
     }
     state.shapes = replace(state.shapes, scales=scales, sampler=state.sampler)
 
@@ -323,9 +340,11 @@ def _settle_family(
             )
         if _is_narrow(state.shapes):
             needed = max(needed, _try_scale(state, rung, Precision.OWN, factor=factor))
-        slack = next((s for s in SLACKS if needed <= s), SLACKS[-1])
+        slack = slack_for(needed)
         if family is Family.TINY and state.cancels:
             slack = max(slack, CANCELLING_SLACK)
+        if rung.outlier and state.has_matmul:
+            slack = max(slack, OUTLIER_SLACK)
         return replace(rung, slack=slack)
     state.notes.append(f"{family} trials are standard ones: the reference survives no other scale")
     return STANDARD_SCALE
@@ -365,7 +384,7 @@ def _need(state: Calibration, pair: Pair, precision: Precision) -> float:
         return share / HONEST_SHARE
     wanted, _ = pair
     rounded = _worst(state, state.tolerance, [(wanted, round_results(state.shapes, wanted))])
-    return rounded + OTHER_ORDER * max(0.0, share - rounded)
+    return need_of(rounded, share)
 
 
 def _is_calm(state: Calibration, share: float) -> bool:

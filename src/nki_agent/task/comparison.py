@@ -311,9 +311,8 @@ def _compare_in_float32(expected: Array, actual: Array, tolerance: Tolerance) ->
     max_abs = max(float(difference.max()), -float(difference.min()))
     worst_row = None
     if expected.ndim >= _MATRIX_RANK:
-        worst_row = float(
-            _row_relative(np.sqrt(row_error), np.sqrt(row_wanted), tolerance.row_floor).max()
-        )
+        floor = tolerance.floor_of(wanted.shape[1])
+        worst_row = float(_row_relative(np.sqrt(row_error), np.sqrt(row_wanted), floor).max())
     ratio = _ratio(rel_l2, max_abs / rms, worst_row, tolerance)
     if ratio > _QUICK_RATIO:
         return None
@@ -325,7 +324,8 @@ def _compare_in_float32(expected: Array, actual: Array, tolerance: Tolerance) ->
 def _compare_reals(
     expected: Array, actual: Array, *, dtype: DType, tolerance: Tolerance
 ) -> _Finding:
-    errors = _measure(expected, actual, dtype=dtype, row_floor=tolerance.row_floor)
+    width = expected.shape[-1] if expected.ndim else 1
+    errors = _measure(expected, actual, dtype=dtype, row_floor=tolerance.floor_of(width))
     rms = max(errors.rms, TINY)
     worst_row = None if errors.row_rel is None else float(errors.row_rel.max())
     size = np.abs(errors.difference)

@@ -65,6 +65,7 @@ def _describe_scales(task: Task) -> str:
         scale = task.dev.scale_of(family)
         offset = f" {scale.offset:+g}" if scale.offset else ""
         offset += f", ±{scale.spike:g} at places" if scale.spike else ""
+        offset += f", ×±{scale.outlier:g} at places" if scale.outlier else ""
         slack = f", tolerance ×{scale.slack:g}" if scale.slack != 1.0 else ""
         parts.append(f"one {family} (inputs ×{scale.factor:g}{offset}{slack})")
     return ", ".join(parts)

@@ -28,30 +28,59 @@ class FamilyScale:
     """How a family changes the forward inputs: `factor` times the value, then `offset` more.
 
     Offset and spikes are added only to inputs that the reference ignores a shift of; where their
-    standard deviation is under 1, that share of them. A spike is one element of a row, up or down;
-    one row in `SPIKED_ROWS` has one. `slack` widens the tolerance where the reference itself
-    is badly conditioned on such values.
+    standard deviation is under 1, that share of them. A spike is one element of a row, up or down
+    (outlying.py). Without spikes, inputs have outliers at such places: `outlier` times their
+    standard deviation after scaling; and matrices of weights ones that make `weight_outlier` times
+    as much of a product. `slack` widens the tolerance where the reference itself is badly
+    conditioned on such values.
     """
 
     factor: float = 1.0
     offset: float = 0.0
     spike: float = 0.0
+    outlier: float = 0.0
+    weight_outlier: float = 0.0
+    has_zero_row: bool = False
+    """One row is zero in every input: what is divided by its size shows whether an epsilon is
+    there."""
+    grid: float = 0.0
+    """Inputs are rounded to multiples of it: what is compared is then equal at times."""
     slack: float = 1.0
 
+    @property
+    def has_outliers(self) -> bool:
+        """Whether single elements stand far out."""
+        return bool(self.spike or self.outlier)
 
-SPIKED_ROWS = 4
-"""A row in so many has a spike; the others still show what a peaked row hides."""
+
 STANDARD_SCALE = FamilyScale()
 # From the strongest down: the first that the reference and an honest kernel survive is taken.
 # An offset alone lets through what stands near the maximum without being it: the mean of the row,
 # the maximum of a part, a constant. e^88 overflows; the spike stands out by more than the rest.
 BIG_SPIKED = FamilyScale(factor=16.0, offset=60.0, spike=200.0)
 BIG_SHIFTED = FamilyScale(factor=16.0, offset=60.0)
+# Where a shift changes the result, as that of a query or a key, outliers stand out by a factor.
+OUTLIER = 64.0
+# Inputs alone can't say which column of a product is the largest; nor can they where they are
+# normalised first.
+BIG_WEIGHED = FamilyScale(factor=8.0, outlier=OUTLIER, weight_outlier=OUTLIER)
+BIG_OUTLYING = (
+    FamilyScale(factor=8.0, outlier=OUTLIER),
+    FamilyScale(factor=4.0, outlier=OUTLIER),
+    FamilyScale(factor=2.0, outlier=OUTLIER),
+)
 BIG_LADDER = (
     FamilyScale(factor=8.0),
     FamilyScale(factor=4.0),
     FamilyScale(factor=2.0),
 )
+OUTLIER_SLACK = 5.0
+"""At least so wide are the limits where products have outliers: two of them are nearly equal in a
+few rows of some draws, and what the family is for shows as infinity or NaN."""
+OFF_EDGE = 0.25
+"""Size of an outlier off the edges of an array over that of one there."""
+TINY_ZEROED = FamilyScale(factor=1e-3, has_zero_row=True)
+BIG_GRID = 1.0
 TINY_LADDER = (
     FamilyScale(factor=1e-3),
     FamilyScale(factor=1e-2),

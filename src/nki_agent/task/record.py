@@ -7,6 +7,17 @@ from dataclasses import dataclass, field
 
 from nki_agent.isa.dtype import DType
 
+# fmt: off
+_ORDERS = frozenset({
+    "amax", "amin", "argmax", "argmin", "argsort", "cummax", "cummin", "_cummax_helper",
+    "_cummin_helper", "kthvalue", "max", "min", "max_pool2d_with_indices",
+    "max_pool3d_with_indices", "sort", "topk",
+})
+# fmt: on
+_PICKS = frozenset({"argmax", "argmin", "argsort", "kthvalue", "sort", "topk"})
+_COMPARISONS = frozenset({"eq", "ge", "gt", "le", "lt", "ne"})
+_EXPONENTIALS = frozenset({"_softmax", "_log_softmax", "_safe_softmax", "exp", "logsumexp"})
+
 
 @dataclass(slots=True, kw_only=True)
 class Record:
@@ -29,6 +40,31 @@ class Record:
     """Reals were cast to 8-bit floats on the way."""
     hidden_shapes: list[tuple[int, ...]] = field(default_factory=list)
     """Tensors that were read, but are neither arguments nor made by the reference."""
+
+    @property
+    def reduces(self) -> bool:
+        """Whether sums, orders or maxima over several elements ran; True where it is unknown."""
+        return not self.ops or self.depth > 1 or not _ORDERS.isdisjoint(self.ops)
+
+    @property
+    def orders(self) -> bool:
+        """Whether places in an order were asked for, of which equal values have none."""
+        return not _PICKS.isdisjoint(self.ops)
+
+    @property
+    def compares(self) -> bool:
+        """Whether values were compared that equal values would show, and nothing was multiplied."""
+        return not (self.has_matmul or self.orders or _COMPARISONS.isdisjoint(self.ops))
+
+    @property
+    def picks(self) -> bool:
+        """Whether the order of computed values decides what the outputs are made of."""
+        return self.has_matmul and self.orders
+
+    @property
+    def weighs(self) -> bool:
+        """Whether exponentials of a row were summed up: a softmax, or what is made of one."""
+        return not _EXPONENTIALS.isdisjoint(self.ops)
 
     def add_matmul(self, dtype: DType, *, flops: int, depth: int) -> None:
         """Count one matmul or convolution."""

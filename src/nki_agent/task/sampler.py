@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from nki_agent.base.errors import TaskError
 from nki_agent.base.seeds import rng_for
 from nki_agent.isa.dtype import DType
-from nki_agent.task.family import SPIKED_ROWS, FamilyScale
+from nki_agent.task.family import OFF_EDGE, FamilyScale
 from nki_agent.task.inputs import InputsFunction
 from nki_agent.task.named_recipe import TABLES, NamedRecipe
+from nki_agent.task.outlying import Lane, add_outliers, zero_row
 from nki_agent.task.recipe import (
     MEAN_SHARE,
     Profile,
@@ -70,6 +71,15 @@ class Source:
     """What the file declares; only then is it there."""
     is_shiftable: bool = False
     """Whether the reference ignores an offset on this input, or passes it through."""
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it is a matrix of weights, of both signs."""
+        is_real = self.dtype.is_float and self.dtype.itemsize > 1
+        if self.recipe is not None:
+            return is_real and self.recipe.name in {"weight", "weight_out_in"}
+        is_parameter = self.kind is TensorKind.PARAMETER and self.given.ndim > 1
+        return is_real and is_parameter and self.profile.recipe is Recipe.NORMAL
 
     @property
     def is_structured(self) -> bool:
@@ -135,11 +145,23 @@ class UserSampler:
         else:
             array = self._take(source, values)
             array = vary(array, source.profile, variation=self.variation, strength=strength)
-        if source.kind is TensorKind.INPUT:
-            array = _scale(array, source, scale, seed=seed)
+        if source.kind is TensorKind.INPUT and self._takes(source, scale):
+            lane = _find_lane(source, self.sources)
+            array = _scale(array, source, scale, lane=lane, rng=rng_for(seed, "spike", source.name))
+            if scale.has_zero_row and lane is not None:
+                zero_row(array, rng_for(seed, "zero row"))
+        elif scale.weight_outlier and source.is_weight:
+            array = _weigh(array, source, scale, rng=rng_for(seed, "spike", source.name))
         stored = to_stored(array, source.dtype)
         is_wide = source.dtype is DType.FLOAT32 and source.kind is TensorKind.INPUT
         return separate(stored) if self.is_distinct and is_wide and _is_scaled(source) else stored
+
+    def _takes(self, source: Source, scale: FamilyScale) -> bool:
+        """Whether the family scales it: a positive one may be what the outliers are divided by."""
+        if not _is_scaled(source):
+            return False
+        is_divisor = source.profile.recipe is Recipe.POSITIVE and scale.has_outliers
+        return not (is_divisor and any(_is_outlying(other) for other in self.sources))
 
     def _take(self, source: Source, values: Mapping[Key, Any]) -> Array:
         array = to_array(values[source.key])
@@ -166,38 +188,59 @@ def index_values(values: Mapping[str, Any] | tuple[Any, ...]) -> dict[Key, Any]:
 
 def _is_scaled(source: Source) -> bool:
     """Whether a family may scale the argument."""
+    if not source.dtype.is_float or source.dtype.itemsize == 1:
+        return False  # 8-bit floats would be lost in a scale: they are codes
     if source.recipe is not None:
         return source.recipe.kind.is_scaled
     return source.profile.is_real
 
 
-def _scale(array: Array, source: Source, scale: FamilyScale, *, seed: int) -> Array:
-    is_lone = source.profile.recipe is Recipe.CONSTANT and array.size == 1
-    # 8-bit floats would be lost in a scale: they are codes.
-    is_code = source.dtype.itemsize == 1
-    if not _is_scaled(source) or is_lone or is_code or not source.dtype.is_float:
+def _is_outlying(source: Source) -> bool:
+    """Whether one element may stand far out, to both sides."""
+    is_both = source.profile.recipe is Recipe.NORMAL and source.profile.high > 0
+    return source.kind is TensorKind.INPUT and is_both and _is_scaled(source)
+
+
+def _find_lane(source: Source, sources: tuple[Source, ...]) -> Lane | None:
+    """The columns of its outliers; None where it has none."""
+    names = [other.name for other in sources if _is_outlying(other)]
+    return Lane(number=names.index(source.name), count=len(names)) if source.name in names else None
+
+
+def _scale(
+    array: Array,
+    source: Source,
+    scale: FamilyScale,
+    *,
+    lane: Lane | None,
+    rng: np.random.Generator,
+) -> Array:
+    if source.profile.recipe is Recipe.CONSTANT and array.size == 1:
         return array
     # Narrow values around a wide offset would be lost to rounding, in any kernel.
     share = min(1.0, source.profile.std) if source.is_shiftable else 0.0
-    if scale.factor == 1.0 and scale.offset * share == 0.0:
+    outlier = scale.outlier * scale.factor * source.profile.std
+    if scale.factor == 1.0 and scale.offset * share == outlier == 0.0:
         return array
     reals = array.astype(np.float32, copy=False)
     reals *= np.float32(scale.factor)
     if scale.offset * share:
         reals += np.float32(scale.offset * share)
     if scale.spike * share:
-        _add_spikes(reals, scale.spike * share, rng_for(seed, "spike", source.name))
+        add_outliers(reals, scale.spike * share, rng)
+    elif outlier and lane is not None:
+        add_outliers(reals, outlier, rng, lane=lane, off_edge=OFF_EDGE)
+    if scale.grid:
+        reals = np.rint(reals / np.float32(scale.grid)) * np.float32(scale.grid)
     return reals
 
 
-def _add_spikes(reals: Array, size: float, rng: np.random.Generator) -> None:
-    """Move one element of some rows up, down, up, …: the first one up, where a softmax peaks."""
-    rows = reals.reshape(-1, reals.shape[-1])
-    chosen = rng.choice(len(rows), size=-(-len(rows) // SPIKED_ROWS), replace=False)
-    columns = rng.integers(0, rows.shape[1], len(chosen))
-    # The first two that go up stand at the ends, and every other one in the last sixteenth: what
-    # looks for the maximum in whole tiles, or from the second column on, misses them.
-    columns[4::4] = rows.shape[1] - 1 - columns[4::4] // 16
-    columns[:3:2] = [rows.shape[1] - 1, 0][: len(columns[:3:2])]
-    signs = np.where(np.arange(len(chosen)) % 2, -1, 1)
-    rows[chosen, columns] += (size * signs).astype(np.float32)
+def _weigh(array: Array, source: Source, scale: FamilyScale, *, rng: np.random.Generator) -> Array:
+    """Outliers in single weights, in either order of their axes."""
+    reals = array.astype(np.float32)
+    fan_in = min(reals.shape[-2:])
+    size = scale.weight_outlier * source.profile.std * math.sqrt(fan_in)
+    add_outliers(reals, size, rng, off_edge=OFF_EDGE)
+    turned = np.ascontiguousarray(reals.swapaxes(-1, -2))
+    add_outliers(turned, size, rng, off_edge=OFF_EDGE)
+    return np.ascontiguousarray(turned.swapaxes(-1, -2))

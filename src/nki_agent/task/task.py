@@ -187,6 +187,8 @@ class Task:
     """One more choice of sizes, unlike each other, that a kernel must be right at."""
     notes: tuple[str, ...] = ()
     """What was decided while loading that a user should know."""
+    unfit: tuple[str, ...] = ()
+    """What makes it unfit to judge kernels by, where its lint was asked: no word for an author."""
     resize: Callable[[Mapping[str, int]], ShapeSet] | None = field(
         default=None, compare=False, repr=False
     )

@@ -30,8 +30,11 @@ Without it, an honest rounding of a peaked output (a softmax row that is almost 
 ROW_FLOOR = 0.01
 """The norm that a row's error is measured against is at least this share of the median row's."""
 CHAIN_ROW_FLOOR = 0.1
-"""The same in classes of chains in 16 or 8 bits: there each step rounds values of the size of the
-others, which a row that comes out small keeps."""
+"""The same for short rows in classes of chains in 16 or 8 bits: there each step rounds values of
+the size of the others, which a row that comes out small keeps."""
+SHORT_ROW = 16
+"""Rows of fewer elements may come out small by chance; longer ones are small where their operands
+are, which are rounded to as little."""
 CODE_STEPS = 1
 """Steps that a quantised code may be off: the two sides of a rounding tie."""
 CODE_SHARE = 0.005
@@ -78,6 +81,10 @@ class Tolerance(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self, rel_l2=self.rel_l2 * factor, max_abs=self.max_abs * factor
         )
+
+    def floor_of(self, width: int) -> float:
+        """The least norm of rows of this width, as a share of the typical row's."""
+        return self.row_floor if width < SHORT_ROW else min(self.row_floor, ROW_FLOOR)
 
     @property
     def decided(self) -> Tolerance:

@@ -28,10 +28,11 @@ from nki_agent.sandbox.pool import Limits, Sandbox
 from nki_agent.sim.execute import Executable, compile_program
 from nki_agent.sim.threads import use_one_thread
 from nki_agent.task.comparison import Comparison
+from nki_agent.task.conditioning import compare_fairly
 from nki_agent.task.family import Family
 from nki_agent.task.task import Scope, ShapeSet, Task
 from nki_agent.task.trial import Trial as TaskTrial
-from nki_agent.task.trial import compare_outputs, expected, make_trials
+from nki_agent.task.trial import expected, make_trials
 from nki_agent.task.undecided import accept_ties
 from nki_agent.verify.budget import memory_bytes_max, steps_max
 from nki_agent.verify.compiling import CompileResult, compile_kernel
@@ -220,7 +221,7 @@ def _run_trial(
         actual[argument.name] = run.updated.get(argument.name, inputs[argument.name])
     wanted = expected(task, inputs, shapes=shapes.name)
     actual = accept_ties(task, trial, inputs, wanted, actual)
-    compared = compare_outputs(task, trial, wanted, actual, inputs=inputs)
+    compared = compare_fairly(task, trial, wanted, actual, inputs=inputs)
     outputs = tuple(_output_error(name, found) for name, found in compared.items())
     record = Trial(
         shapes=trial.shapes,
@@ -329,7 +330,7 @@ class _Draft:
             ),
             root_seed=self._root_seed,
             tool_version=nki_agent.__version__,
-            task_notes=tuple(map(clean, self._task.notes)),
+            task_notes=tuple(map(clean, (*self._task.notes, *self._task.unfit))),
             surface=self._surface,
             failed_at=self._name_shapes(),
             num_instructions=None if program is None else program.num_instructions,

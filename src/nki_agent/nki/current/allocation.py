@@ -256,7 +256,11 @@ def tile_like(x: NkiTensor, dtype: object, shape: tuple[int, ...] | None = None)
     return allocate(x.shape if shape is None else shape, x.dtype if dtype is None else dtype)
 
 
-def _require_side(tensor: object, what: str, *, on_chip: bool) -> None:
+COPY_HINT = "copy on chip with `nisa.tensor_copy`, or from HBM to HBM with `nisa.dma_copy`"
+SWAP_HINT = "`nl.store(dst, value)`: the HBM view comes first, then the tile"
+
+
+def _require_side(tensor: object, what: str, *, on_chip: bool, hint: str = COPY_HINT) -> None:
     """Refuse a tensor on the wrong side of a load or store."""
     if isinstance(tensor, NkiTensor) and tensor._storage.on_chip is not on_chip:
         fail(
@@ -264,7 +268,7 @@ def _require_side(tensor: object, what: str, *, on_chip: bool) -> None:
             f"memory of {what}",
             got=tensor.buffer,
             limit="sbuf" if on_chip else "hbm",
-            hint="copy on chip with `nisa.tensor_copy`, or from HBM to HBM with `nisa.dma_copy`",
+            hint=hint,
         )
 
 
@@ -280,7 +284,9 @@ def load(src: NkiTensor, dtype: object = None) -> NkiTensor:
 @public
 def store(dst: NkiTensor, value: NkiTensor) -> None:
     """Copy an SBUF tile to an HBM view."""
-    _require_side(dst, "`dst` of `nl.store`", on_chip=False)
+    is_swapped = not getattr(getattr(value, "_storage", None), "on_chip", True)
+    hint = SWAP_HINT if is_swapped else COPY_HINT
+    _require_side(dst, "`dst` of `nl.store`", on_chip=False, hint=hint)
     _require_side(value, "`value` of `nl.store`", on_chip=True)
     ISA["dma_copy"](dst=dst, src=value)
 

@@ -373,6 +373,8 @@ def require_chip(what: str) -> ChipSpec:
 def fail(code: str, what: str, *, got: str = "", limit: str = "", hint: str = "") -> NoReturn:
     """Raise a KernelError at the kernel line that is running."""
     where = frames_of(sys._getframe(1))
+    # A memory region is a kind of text that no message can be stored with.
+    what, got, limit, hint = map(str.__str__, (what, got, limit, hint))
     raise KernelError(
         Diagnostic(code=code, what=what, got=got, limit=limit, hint=hint, where=where)
     )
