@@ -93,16 +93,15 @@ def _strip(
 ) -> tuple[Sequence[Node], Sequence[int]] | None:
     """The same without products by a number that the outputs are or the inputs go into."""
     changed = list(nodes)
-    found = False
-    for place, node in enumerate(changed):
-        kept = _product_of_one(node, changed)
-        if kept is None:
-            continue
-        is_first = changed[kept.source].op in LEAVES | {MOVE} and not changed[kept.source].edges
-        if place in outputs or is_first:
-            changed[place] = Node(MOVE, (kept,), node.num_elems, node.dtype)
-            found = True
-    if not found:
+    for place, node in enumerate(nodes):
+        factors = _factors(node, nodes)
+        if place not in outputs:
+            is_first = len(factors) == 1 and nodes[factors[0].source].op in LEAVES
+            factors = factors if is_first else ()
+        if factors:
+            op = MOVE if len(factors) == 1 else MUL
+            changed[place] = Node(op, factors, node.num_elems, node.dtype)
+    if changed == list(nodes):
         return None
     ends = [_skip_moves(changed, place) for place in outputs]
     rewired = [
@@ -120,16 +119,12 @@ def _strip(
     return rewired, ends
 
 
-def _product_of_one(node: Node, nodes: Sequence[Node]) -> Edge | None:
-    """The only factor of a product that is no number, read as it is stored."""
+def _factors(node: Node, nodes: Sequence[Node]) -> tuple[Edge, ...]:
+    """What a product by a number multiplies besides; nothing for other nodes."""
     if node.op != MUL:
-        return None
-    others = [edge for edge in node.edges if nodes[edge.source].value is None]
-    if len(others) != 1:
-        return None
-    edge = others[0]
-    is_plain = is_whole(Reading(edge.groups, edge.offset), nodes[edge.source].num_elems)
-    return edge if is_plain and nodes[edge.source].num_elems == node.num_elems else None
+        return ()
+    others = tuple(edge for edge in node.edges if nodes[edge.source].value is None)
+    return others if len(others) < len(node.edges) else ()
 
 
 def _skip_moves(nodes: Sequence[Node], place: int) -> int:

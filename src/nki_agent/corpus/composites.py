@@ -16,9 +16,9 @@ from torch._decomp import decomposition_table
 Tensor = torch.Tensor
 
 
-def mean(x: Tensor, dim: Any = None, keepdim: Any = False, **_: Any) -> Tensor:
+def _mean(x: Tensor, dim: Any = None, keepdim: Any = None, **_: Any) -> Tensor:
     axes = _axes(x, dim)
-    return x.sum(axes, keepdim=keepdim) * (1 / max(1, math.prod(x.shape[a] for a in axes)))
+    return x.sum(axes, keepdim=bool(keepdim)) * (1 / max(1, math.prod(x.shape[a] for a in axes)))
 
 
 def _axes(x: Tensor, dim: Any) -> list[int]:
@@ -26,71 +26,71 @@ def _axes(x: Tensor, dim: Any) -> list[int]:
     return [d % max(1, x.dim()) for d in dims] if dims else list(range(x.dim()))
 
 
-def softmax(x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
+def _softmax(x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
     exps = (x - x.amax(dim, keepdim=True)).exp()
     return exps / exps.sum(dim, keepdim=True)
 
 
-def log_softmax(x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
+def _log_softmax(x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
     shifted = x - x.amax(dim, keepdim=True)
     return shifted - shifted.exp().sum(dim, keepdim=True).log()
 
 
-def logsumexp(x: Tensor, dim: Any, keepdim: Any = False) -> Tensor:
+def _logsumexp(x: Tensor, dim: Any, keepdim: Any = None) -> Tensor:
     axes = _axes(x, dim)
     top = x.amax(axes, keepdim=True)
     total = (x - top).exp().sum(axes, keepdim=True).log() + top
     return total if keepdim else total.squeeze(axes)
 
 
-def var(x: Tensor, dim: Any = None, *, correction: Any = 1, keepdim: Any = False) -> Tensor:
-    return var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
+def _var(x: Tensor, dim: Any = None, *, correction: Any = 1, keepdim: Any = None) -> Tensor:
+    return _var_mean(x, dim, correction=correction, keepdim=bool(keepdim))[0]
 
 
-def std(x: Tensor, dim: Any = None, *, correction: Any = 1, keepdim: Any = False) -> Tensor:
-    return var(x, dim, correction=correction, keepdim=keepdim).sqrt()
+def _std(x: Tensor, dim: Any = None, *, correction: Any = 1, keepdim: Any = None) -> Tensor:
+    return _var(x, dim, correction=correction, keepdim=bool(keepdim)).sqrt()
 
 
-def var_mean(
-    x: Tensor, dim: Any = None, *, correction: Any = 1, keepdim: Any = False
+def _var_mean(
+    x: Tensor, dim: Any = None, *, correction: Any = 1, keepdim: Any = None
 ) -> tuple[Tensor, Tensor]:
     axes = _axes(x, dim)
     count = math.prod(x.shape[a] for a in axes)
-    centre = mean(x, axes, keepdim=True)
+    centre = _mean(x, axes, keepdim=True)
     shifted = x - centre
-    spread = (shifted * shifted).sum(axes, keepdim=keepdim)
+    spread = (shifted * shifted).sum(axes, keepdim=bool(keepdim))
     divisor = max(count - (1 if correction is None else correction), 1e-30)
     return spread * (1 / divisor), centre if keepdim else centre.squeeze(axes)
 
 
-def std_mean(x: Tensor, dim: Any = None, **options: Any) -> tuple[Tensor, Tensor]:
-    found, centre = var_mean(x, dim, **options)
+def _std_mean(x: Tensor, dim: Any = None, **options: Any) -> tuple[Tensor, Tensor]:
+    found, centre = _var_mean(x, dim, **options)
     return found.sqrt(), centre
 
 
-def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: Any = False, **_: Any) -> Tensor:  # noqa: A002
+def _vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: Any = None, **_: Any) -> Tensor:  # noqa: A002
     axes = _axes(x, dim)
     if ord == 2:  # noqa: PLR2004 - the Euclidean norm
-        return (x * x).sum(axes, keepdim=keepdim).sqrt()
+        return (x * x).sum(axes, keepdim=bool(keepdim)).sqrt()
     if ord == 1:
-        return x.abs().sum(axes, keepdim=keepdim)
+        return x.abs().sum(axes, keepdim=bool(keepdim))
     if ord == math.inf:
-        return x.abs().amax(axes, keepdim=keepdim)
-    return x.abs().pow(ord).sum(axes, keepdim=keepdim).pow(1 / ord)
+        return x.abs().amax(axes, keepdim=bool(keepdim))
+    return x.abs().pow(ord).sum(axes, keepdim=bool(keepdim)).pow(1 / ord)
 
 
-def layer_norm(
+def _layer_norm(
     x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     axes = [-1 - i for i in range(len(shape))]
-    spread, centre = var_mean(x, axes, correction=0, keepdim=True)
+    spread, centre = _var_mean(x, axes, correction=0, keepdim=True)
     scale = torch.rsqrt(spread + eps)
     result = (x - centre) * scale
     result = result if weight is None else result * weight
     return (result if bias is None else result + bias).to(x.dtype), centre, scale
 
 
-def group_norm(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
+def _group_norm(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -102,7 +102,7 @@ def group_norm(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
 ) -> tuple[Tensor, Tensor, Tensor]:
     del pixels
     shaped = x.reshape(batch, groups, -1)
-    spread, centre = var_mean(shaped, [-1], correction=0, keepdim=True)
+    spread, centre = _var_mean(shaped, [-1], correction=0, keepdim=True)
     scale = torch.rsqrt(spread + eps)
     result = ((shaped - centre) * scale).view(x.shape)
     channel = [1, channels] + [1] * (x.dim() - 2)
@@ -111,7 +111,7 @@ def group_norm(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
     return result.to(x.dtype), centre.view(batch, groups), scale.view(batch, groups)
 
 
-def batch_norm(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
+def _batch_norm(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -125,7 +125,7 @@ def batch_norm(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
     channel = [1, x.shape[1]] + [1] * (x.dim() - 2)
     if training or running_mean is None or running_var is None:
         axes = [0, *range(2, x.dim())]
-        spread, centre = var_mean(x, axes, correction=0)
+        spread, centre = _var_mean(x, axes, correction=0)
     else:
         spread, centre = running_var, running_mean
     scale = torch.rsqrt(spread + eps)
@@ -135,7 +135,7 @@ def batch_norm(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
     return result.to(x.dtype), centre, scale
 
 
-def batch_norm_inference(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
+def _batch_norm_inference(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -144,67 +144,66 @@ def batch_norm_inference(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return batch_norm(x, weight, bias, running_mean, running_var, False, momentum, eps)  # noqa: FBT003
+    return _batch_norm(x, weight, bias, running_mean, running_var, False, momentum, eps)  # noqa: FBT003
 
 
-def addmm(
+def _addmm(
     bias: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1, **_: Any
 ) -> Tensor:
-    product = left @ right
-    return bias * beta + product * alpha
+    result: Tensor = bias * beta + (left @ right) * alpha
+    return result
 
 
-def max_dim(x: Tensor, dim: int, keepdim: Any = False) -> tuple[Tensor, Tensor]:
-    return x.amax(dim, keepdim=keepdim), x.argmax(dim, keepdim=keepdim)
+def _max_dim(x: Tensor, dim: int, keepdim: Any = None) -> tuple[Tensor, Tensor]:
+    return x.amax(dim, keepdim=bool(keepdim)), x.argmax(dim, keepdim=bool(keepdim))
 
 
-def min_dim(x: Tensor, dim: int, keepdim: Any = False) -> tuple[Tensor, Tensor]:
-    return x.amin(dim, keepdim=keepdim), x.argmin(dim, keepdim=keepdim)
+def _min_dim(x: Tensor, dim: int, keepdim: Any = None) -> tuple[Tensor, Tensor]:
+    return x.amin(dim, keepdim=bool(keepdim)), x.argmin(dim, keepdim=bool(keepdim))
 
 
-def largest(x: Tensor, *args: Any, **options: Any) -> Any:
-    return max_dim(x, *args, **options) if args or options else x.amax(list(range(x.dim())))
+def _largest(x: Tensor, *args: Any, **options: Any) -> Any:
+    return _max_dim(x, *args, **options) if args or options else x.amax(list(range(x.dim())))
 
 
-def smallest(x: Tensor, *args: Any, **options: Any) -> Any:
-    return min_dim(x, *args, **options) if args or options else x.amin(list(range(x.dim())))
+def _smallest(x: Tensor, *args: Any, **options: Any) -> Any:
+    return _min_dim(x, *args, **options) if args or options else x.amin(list(range(x.dim())))
 
 
-def softmax_backward(grad: Tensor, output: Tensor, dim: int, *_: Any) -> Tensor:
-    return output * (grad - (grad * output).sum(dim, keepdim=True))
+def _softmax_backward(grad: Tensor, output: Tensor, dim: int, *_: Any) -> Tensor:
+    result: Tensor = output * (grad - (grad * output).sum(dim, keepdim=True))
+    return result
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def _stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim)
 
 
-def repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
+def _repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
     shape = (1,) * (len(repeats) - x.dim()) + tuple(x.shape)
-    pairs = [n for size, times in zip(shape, repeats, strict=True) for n in (1, size)]
+    pairs = [n for size in shape for n in (1, size)]
     wide = [n for size, times in zip(shape, repeats, strict=True) for n in (times, size)]
     total = [size * times for size, times in zip(shape, repeats, strict=True)]
     return x.reshape(pairs).expand(wide).reshape(total)
 
 
-def attend(  # noqa: PLR0913, PLR0917 - PyTorch's own arguments
+def attend(  # noqa: PLR0913 - PyTorch's own arguments
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
-    is_causal: Any = False,
+    is_causal: Any = None,
     *,
     scale: float | None = None,
-    enable_gqa: Any = False,
+    enable_gqa: Any = None,
 ) -> Tensor:
     """Scaled dot-product attention in plain steps."""
     del dropout_p
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
         key, value = (t.repeat_interleave(times, -3) for t in (key, value))
-    scores = (query @ key.transpose(-2, -1)) * (
-        query.shape[-1] ** -0.5 if scale is None else scale
-    )
+    scores = (query @ key.transpose(-2, -1)) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
         attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
     if attn_mask is not None and attn_mask.dtype is torch.bool:
@@ -238,13 +237,13 @@ def _list_composites() -> dict[str, Callable[..., Any]]:
 
 # fmt: off
 COMPOSITES: dict[str, Callable[..., Any]] = _list_composites() | {
-    "mean": mean, "_softmax": softmax, "_safe_softmax": softmax, "_log_softmax": log_softmax,
-    "logsumexp": logsumexp, "var": var, "std": std, "var_mean": var_mean, "std_mean": std_mean,
-    "linalg_vector_norm": vector_norm, "norm": vector_norm, "native_layer_norm": layer_norm,
-    "native_group_norm": group_norm, "native_batch_norm": batch_norm,
-    "_native_batch_norm_legit_no_training": batch_norm_inference,
-    "addmm": addmm, "baddbmm": addmm, "addmv": addmm, "max": largest, "min": smallest,
-    "_softmax_backward_data": softmax_backward, "stack": stack, "repeat": repeat,
+    "mean": _mean, "_softmax": _softmax, "_safe_softmax": _softmax, "_log_softmax": _log_softmax,
+    "logsumexp": _logsumexp, "var": _var, "std": _std, "var_mean": _var_mean, "std_mean": _std_mean,
+    "linalg_vector_norm": _vector_norm, "norm": _vector_norm, "native_layer_norm": _layer_norm,
+    "native_group_norm": _group_norm, "native_batch_norm": _batch_norm,
+    "_native_batch_norm_legit_no_training": _batch_norm_inference,
+    "addmm": _addmm, "baddbmm": _addmm, "addmv": _addmm, "max": _largest, "min": _smallest,
+    "_softmax_backward_data": _softmax_backward, "stack": _stack, "repeat": _repeat,
 }
 # fmt: on
 """By the name of the operation."""

@@ -6,6 +6,7 @@ storage, and a storage is a node. What is written in place makes a new node of t
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nki_agent.base.errors import NkiAgentError
 from nki_agent.corpus.composites import COMPOSITES, attend
-from nki_agent.corpus.nodes import MOVE, Node, Nodes, Operand, whole
+from nki_agent.corpus.nodes import MOVE, Node, Nodes, Operand
 from nki_agent.corpus.opaque import describe_options, split_axes
 from nki_agent.corpus.pointwise import RULES, Formula, write_pointwise
 from nki_agent.corpus.strides import Reading, read_view
@@ -89,6 +90,9 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 found = COMPOSITES[base](*args, **kwargs)
                 return args[0].copy_(found)
+        if not is_view and base not in _POINTWISE and _is_made_of_others(func):
+            with self:
+                return func.decompose(*args, **kwargs)
         result = func(*args, **kwargs)
         if is_view:
             return self._note_view(args[0], result)
@@ -138,7 +142,7 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._hold(tensor, node)
 
     def _as_stored(self, tensor: torch.Tensor, node: int) -> int:
-        order = sorted(range(tensor.dim()), key=lambda i: -tensor.stride(i))
+        order = sorted(range(tensor.dim()), key=lambda i: -tensor.stride()[i])
         own = read_view(tensor.shape, _contiguous(tensor.shape), 0)
         moved = Reading(tuple(own.axes[i] for i in order))
         return self.nodes.pointwise(MOVE, [(node, moved)], dtype=kind_of(tensor))
@@ -147,7 +151,7 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Write a node's elements over those of a tensor."""
         old = self._find(tensor)
         total = _num_stored(tensor)
-        order = sorted(range(tensor.dim()), key=lambda i: -tensor.stride(i))
+        order = sorted(range(tensor.dim()), key=lambda i: -tensor.stride()[i])
         if tensor.numel() == total:
             if not tensor.is_contiguous() and self.nodes.nodes[node].value is None:
                 node = self._as_stored(tensor, node)
@@ -216,9 +220,7 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         shape = tuple(result.shape)
         formula = Formula(self.nodes, shape, kind_of(result))
         name = name.strip("_")
-        values: list[Any] = []
-        for value in args:
-            values.append(self._value(value, shape))
+        values = [self._value(value, shape) for value in args]
         options = {k: self._value(v, shape) for k, v in kwargs.items() if k not in _STORAGE}
         return write_pointwise(formula, name, values, options)
 
@@ -242,7 +244,9 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def matrix(self, tensor: torch.Tensor, *, axes: Sequence[int | None]) -> Operand:
         """A tensor with its axes as [batch, rows, columns]; None where there is none."""
         node, reading = self._operand(tensor)
-        return node, Reading(tuple(() if i is None else reading.axes[i] for i in axes), reading.offset)
+        return node, Reading(
+            tuple(() if i is None else reading.axes[i] for i in axes), reading.offset
+        )
 
     def _write_opaque(
         self, name: str, func: Any, args: Any, kwargs: dict[str, Any], results: list[torch.Tensor]
@@ -274,9 +278,7 @@ _ROWS, _COLUMNS = (None, 0, 1), (None, 0, 1)
 
 
 def _mm(f: Follower, left: torch.Tensor, right: torch.Tensor, *_: Any, dtype: str) -> int:
-    return f.nodes.contract(
-        f.matrix(left, axes=_ROWS), f.matrix(right, axes=_COLUMNS), dtype=dtype
-    )
+    return f.nodes.contract(f.matrix(left, axes=_ROWS), f.matrix(right, axes=_COLUMNS), dtype=dtype)
 
 
 def _bmm(f: Follower, left: torch.Tensor, right: torch.Tensor, *_: Any, dtype: str) -> int:
@@ -301,7 +303,7 @@ _PRODUCTS: dict[str, Callable[..., int]] = {
 
 
 class Before(TorchFunctionMode):
-    """Sees attention before PyTorch chooses a form of it, and numbers before they lose their value."""
+    """Sees attention before PyTorch chooses a form of it, and numbers while they have a value."""
 
     def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -310,6 +312,13 @@ class Before(TorchFunctionMode):
         if func in {torch.tensor, torch.as_tensor}:
             kwargs = {**kwargs, "device": "cpu"}
         return func(*args, **kwargs)
+
+
+@functools.cache
+def _is_made_of_others(func: Any) -> bool:
+    """Whether PyTorch would have taken it apart, had it been called from outside."""
+    key = "CompositeImplicitAutograd"
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
 
 
 def name_arguments(func: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -376,6 +385,3 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _tensors(item)
-
-
-__all__ = ["Before", "Follower", "GraphError", "kind_of", "name_arguments", "whole"]

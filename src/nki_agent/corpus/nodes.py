@@ -88,16 +88,10 @@ class Nodes:
             if node.value is not None:
                 axes = tuple(tuple((size, 0) for size, _ in axis) for axis in reading.axes)
                 return place, Reading(axes)
-            found = self._compose(node, node.edges[0], reading) if node.op == MOVE else None
+            found = _compose(node.edges[0], reading) if node.op == MOVE else None
             if found is None:
                 return place, reading
             place, reading = node.edges[0].source, found
-
-    def _compose(self, node: Node, edge: Edge, reading: Reading) -> Reading | None:
-        loops = [loop for group in edge.groups for loop in group]
-        return compose(
-            reading, [size for size, _ in loops], [step for _, step in loops], edge.offset
-        )
 
     def pointwise(self, op: str, operands: Sequence[Operand], *, dtype: str = "") -> int:
         """Each element of a result from one of each operand; the axes are those of the result."""
@@ -111,11 +105,17 @@ class Nodes:
         if found is None:
             raise ValueError("operands of one operation have different elements")
         sizes, strides = found
+        offsets = [reading.offset for _, reading in through]
+        order = _order_loops(sizes, strides) if op != MOVE else tuple(range(len(sizes)))
         edges = tuple(
-            Edge(place, (tuple(zip(sizes, steps, strict=True)),), reading.offset)
-            for (place, reading), steps in zip(through, strides, strict=True)
+            Edge(place, (tuple((sizes[i], steps[i]) for i in order),), offset)
+            for (place, _), steps, offset in zip(through, strides, offsets, strict=True)
         )
-        return self._simplify(op, edges, num_elems=math.prod(sizes), dtype=dtype)
+        kept = math.prod(sizes[i] for i in order)
+        made = self._simplify(op, _merge_edges(edges), num_elems=kept, dtype=dtype)
+        if order == tuple(range(len(sizes))):
+            return made
+        return self._move(_put_back(made, sizes, order), math.prod(sizes), dtype)
 
     def _unfold(self, op: str, operand: Operand) -> list[Operand]:
         """A sum among the terms of a sum is its terms."""
@@ -123,7 +123,7 @@ class Nodes:
         node = self.nodes[place]
         if node.op != op:
             return [operand]
-        parts = [(edge.source, self._compose(node, edge, reading)) for edge in node.edges]
+        parts = [(edge.source, _compose(edge, reading)) for edge in node.edges]
         known = [self.read_through((source, part)) for source, part in parts if part is not None]
         return known if len(known) == len(parts) else [operand]
 
@@ -139,7 +139,7 @@ class Nodes:
             return self._move(edges[0], num_elems, dtype)
         if op in _INVERSE and self.nodes[edges[0].source].op == op:
             inner = self.nodes[edges[0].source]
-            through = self._compose(inner, inner.edges[0], Reading(edges[0].groups, edges[0].offset))
+            through = _compose(inner.edges[0], Reading(edges[0].groups, edges[0].offset))
             if through is not None:
                 edge = Edge(inner.edges[0].source, through.axes, through.offset)
                 return self._move(edge, num_elems, dtype)
@@ -213,7 +213,10 @@ class Nodes:
         if factor == 1:
             return place
         node = self.nodes[place]
-        operands = [(place, whole(node.num_elems)), (self.add_number(factor), whole(node.num_elems))]
+        operands = [
+            (place, whole(node.num_elems)),
+            (self.add_number(factor), whole(node.num_elems)),
+        ]
         return self.pointwise(MUL, operands, dtype=node.dtype)
 
     def _contract(self, left: Operand, right: Operand, dtype: str) -> int | None:
@@ -271,6 +274,12 @@ class Nodes:
         return self.add(Node(op, tuple(edges), num_elems, dtype))
 
 
+def _compose(edge: Edge, reading: Reading) -> Reading | None:
+    """Read what an edge leads to through the node that has the edge."""
+    loops = [loop for group in edge.groups for loop in group]
+    return compose(reading, [size for size, _ in loops], [step for _, step in loops], edge.offset)
+
+
 def _apply(op: str, value: float) -> float:
     if op == "recip":
         return 1 / value if value else math.inf
@@ -296,8 +305,43 @@ def _align_axes(
             return None
         sizes += found[0]
         for known, steps in zip(strides, found[1], strict=True):
-            known += steps
+            known.extend(steps)
     return merge_together(sizes, strides)
+
+
+def _order_loops(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The loops that a step needs, in the order in which what it reads is stored.
+
+    A loop along which nothing changes is left to who reads the result; where all whole operands
+    are stored in another order, so is the result.
+    """
+    needed = tuple(i for i in range(len(sizes)) if any(steps[i] for steps in strides))
+    orders = {
+        tuple(sorted(needed, key=lambda i: -steps[i]))
+        for steps in strides
+        if needed and all(steps[i] > 0 for i in needed)
+    }
+    return orders.pop() if len(orders) == 1 else needed
+
+
+def _put_back(place: int, sizes: Sequence[int], order: Sequence[int]) -> Edge:
+    """Read a result, stored in an order of its own, along all loops."""
+    steps = dict.fromkeys(range(len(sizes)), 0)
+    stride = 1
+    for i in reversed(order):
+        steps[i] = stride
+        stride *= sizes[i]
+    sizes, (strides,) = merge_together(sizes, [[steps[i] for i in range(len(sizes))]])
+    return Edge(place, (tuple(zip(sizes, strides, strict=True)),))
+
+
+def _merge_edges(edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
+    sizes = [size for size, _ in edges[0].groups[0]]
+    merged, strides = merge_together(sizes, [[step for _, step in e.groups[0]] for e in edges])
+    return tuple(
+        Edge(edge.source, (tuple(zip(merged, steps, strict=True)),), edge.offset)
+        for edge, steps in zip(edges, strides, strict=True)
+    )
 
 
 def whole(num_elems: int) -> Reading:

@@ -6,18 +6,21 @@ Law: a function of NumPy's that the stand-in has not is refused with its name. N
 from __future__ import annotations
 
 import contextlib
+import importlib
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-import torch._numpy as torch_numpy
 
 from nki_agent.corpus.follow import Before, Follower, GraphError
 from nki_agent.task.form import FileForm
 from nki_agent.task.tensors import find_torch_dtype
 from nki_agent.task.values import is_tensor
+
+torch_numpy: Any = importlib.import_module("torch._numpy")
+"""It has no types."""
 
 
 def run_numpy(form: FileForm, values: Mapping[Any, Any], follower: Follower) -> list[torch.Tensor]:

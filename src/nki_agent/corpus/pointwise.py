@@ -52,32 +52,41 @@ class Formula:
     # What follows is written in terms of those above.
 
     def add(self, a: Value, b: Value) -> Operand:
+        """A sum."""
         return self.do(ADD, a, b)
 
     def mul(self, *values: Value) -> Operand:
+        """A product."""
         return self.do(MUL, *values)
 
     def sub(self, a: Value, b: Value) -> Operand:
+        """A sum with a negated term."""
         return self.do(ADD, a, self.mul(b, -1.0))
 
     def div(self, a: Value, b: Value) -> Operand:
+        """A product with a reciprocal."""
         return self.do(MUL, a, self.recip(b))
 
     def recip(self, a: Value) -> Operand:
+        """One over it."""
         return self.do("recip", a)
 
     def sigmoid(self, a: Value) -> Operand:
+        """The logistic function."""
         return self.do("sigmoid", a)
 
     def clamp(self, a: Value, low: Value | None = None, high: Value | None = None) -> Operand:
+        """Between two limits."""
         found = a if low is None else self.do(MAX, a, low)
         found = found if high is None else self.do(MIN, found, high)
         return found if isinstance(found, tuple) else self._operand(found)
 
     def softplus(self, a: Value) -> Operand:
+        """The logarithm of one more than its exponential."""
         return self.do("log", self.add(self.do("exp", a), 1.0))
 
     def where(self, condition: Value, a: Value, b: Value) -> Operand:
+        """One or the other; a negated condition picks the other way round."""
         if isinstance(condition, tuple):
             node = self.nodes.nodes[condition[0]]
             if node.op == "not" and len(node.edges) == 1:
@@ -86,6 +95,7 @@ class Formula:
         return self.do("where", condition, a, b)
 
     def power(self, a: Value, exponent: Value) -> Operand:
+        """A product, a root, a reciprocal; by its exponent where it is none of these."""
         if isinstance(exponent, tuple):
             return self.do("pow", a, exponent)
         if exponent in {1, 2, CUBE}:
@@ -169,7 +179,8 @@ RULES: dict[str, Rule] = {
     "sigmoid": Formula.sigmoid,
     "silu": lambda f, a: f.mul(a, f.sigmoid(a)),
     "relu": lambda f, a: f.do(MAX, a, 0.0),
-    "clamp": Formula.clamp, "clip": Formula.clamp, "hardtanh": lambda f, a, low=-1.0, high=1.0: f.clamp(a, low, high),
+    "clamp": Formula.clamp, "clip": Formula.clamp,
+    "hardtanh": lambda f, a, low=-1.0, high=1.0: f.clamp(a, low, high),
     "relu6": lambda f, a: f.clamp(a, 0.0, 6.0),
     "clamp_min": lambda f, a, low: f.clamp(a, low),
     "clamp_max": lambda f, a, high: f.clamp(a, None, high),
@@ -182,9 +193,12 @@ RULES: dict[str, Rule] = {
     "eq": lambda f, a, b: f.do("eq", a, b),
     "ne": lambda f, a, b: f.do("ne", a, b),
     "bitwise_not": lambda f, a: f.do("not", a), "logical_not": lambda f, a: f.do("not", a),
-    "bitwise_and": lambda f, a, b: f.do("and", a, b), "logical_and": lambda f, a, b: f.do("and", a, b),
-    "bitwise_or": lambda f, a, b: f.do("or", a, b), "logical_or": lambda f, a, b: f.do("or", a, b),
-    "bitwise_xor": lambda f, a, b: f.do("xor", a, b), "logical_xor": lambda f, a, b: f.do("xor", a, b),
+    "bitwise_and": lambda f, a, b: f.do("and", a, b),
+    "logical_and": lambda f, a, b: f.do("and", a, b),
+    "bitwise_or": lambda f, a, b: f.do("or", a, b),
+    "logical_or": lambda f, a, b: f.do("or", a, b),
+    "bitwise_xor": lambda f, a, b: f.do("xor", a, b),
+    "logical_xor": lambda f, a, b: f.do("xor", a, b),
     "where": Formula.where,
     "masked_fill": lambda f, a, mask, value: f.where(mask, value, a),
     "gelu": _gelu,
@@ -207,7 +221,9 @@ RULES: dict[str, Rule] = {
 # fmt: on
 
 
-def write_pointwise(formula: Formula, name: str, args: Sequence[Value], kwargs: dict[str, Any]) -> int:
+def write_pointwise(
+    formula: Formula, name: str, args: Sequence[Value], kwargs: dict[str, Any]
+) -> int:
     """The node of an elementwise operator; by its rule, or under its own name."""
     rule = RULES.get(name)
     if rule is not None:

@@ -76,7 +76,9 @@ def merge_together(
     return tuple(size for size, _ in kept), merged
 
 
-def compose(outer: Reading, sizes: Sequence[int], inner: Sequence[int], start: int) -> Reading | None:
+def compose(
+    outer: Reading, sizes: Sequence[int], inner: Sequence[int], start: int
+) -> Reading | None:
     """Read through an array that only moves: its element at flat place p is the one of a source.
 
     `sizes` are its loops, `inner` the source's strides at them, `start` the source's offset. None

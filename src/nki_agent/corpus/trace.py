@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 
 from nki_agent.base.errors import TaskError
-from nki_agent.corpus.follow import Before, Follower, GraphError, kind_of
+from nki_agent.corpus.follow import Before, Follower, GraphError
 from nki_agent.corpus.nodes import Node
 from nki_agent.corpus.numpy_form import run_numpy
 from nki_agent.task.declaration import DEV, ODD, PERF, Declaration, Declared
@@ -121,7 +122,7 @@ def _run_given(form: FileForm, follower: Follower) -> Found:
     if tensors and not any(isinstance(value, torch.Tensor) for value in tensors):
         shapes = [tuple(value.shape) for value in tensors]
         return run_numpy(form, values, follower), _regime_of(shapes)
-    entry = make_module(form, seed=SEED) if form.is_module else form.entry
+    entry = _make_module(form) if form.is_module else form.entry
     given: list[Any] = []
     for value in values.values():
         is_there = isinstance(value, torch.Tensor) and value.device.type != META
@@ -130,6 +131,15 @@ def _run_given(form: FileForm, follower: Follower) -> Found:
     is_named = any(isinstance(key, str) for key in bare)
     outputs = _follow(form, entry, follower, named=bare if is_named else None, given=given)
     return outputs, _regime_of([tuple(t.shape) for t in given if isinstance(t, torch.Tensor)])
+
+
+def _make_module(form: FileForm) -> torch.nn.Module:
+    """Without memory; with it where the constructor asks for values."""
+    try:
+        return make_module(form, seed=SEED)
+    except TaskError:
+        with torch.device("cpu"):
+            return make_module(form, seed=SEED).to(META)
 
 
 def _follow(
@@ -155,8 +165,6 @@ def _follow(
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """A meta tensor's kernels warn of what nobody can change."""
-    import warnings  # noqa: PLC0415
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -171,6 +179,3 @@ def _list_tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _list_tensors(item)
-
-
-__all__ = ["Trace", "kind_of", "trace_task"]
