@@ -8,6 +8,7 @@ nothing. Names of tensors and attributes are tokens here; `naming` gives them th
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,11 +22,14 @@ BFLOAT16, FLOAT32 = "bfloat16", "float32"
 FREE = "free"
 """The layout of a tensor that the pattern declares axis by axis."""
 SAME = "same"
+CODES = ("int8 ", "uint8 ", "int32 ")
+"""What may stand between a layout and a recipe: a dtype that is not the task's."""
 WORK = ""
 """The dtype of values that the task computes with; other dtypes are named."""
 INLINE_MAX = 64
 """Characters of an expression that is put into another one; longer ones get a name."""
 _ROWS_RANK = 2
+_NAME = re.compile(r"\w+")
 _KEPT_SHARE = 0.5
 _TRIES = 8
 
@@ -82,6 +86,7 @@ class Draft:
     operators: list[Operator] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
+    helpers: dict[str, str] = field(default_factory=dict)
 
     @property
     def work_dtype(self) -> str:
@@ -123,8 +128,7 @@ class _Expander:
         layout = FREE
         if "[" in text:
             axes, dtype, recipe = self.read_tensor(text, self.places_of_inputs())
-            for axis in axes:
-                self.note_sizes(axis)
+            self.note_sizes(", ".join((*axes, recipe)))
         elif head == LIKE:
             other, _, recipe = recipe.partition(" ")
             axes, layout, dtype = (
@@ -136,7 +140,10 @@ class _Expander:
             layout = str(self.rng.choice(head.split("|")))
             found = self.grammar.layouts[layout]
             self.draft.sizes |= found.axes
-            axes, dtype = tuple(found.axes), self.draft.dtype
+            dtype = self.draft.dtype
+            if recipe.startswith(CODES):
+                dtype, _, recipe = recipe.partition(" ")
+            axes = split_shape(found.shape or ", ".join(found.axes))
         tensor = self.add_tensor(self.draft.inputs, base=name, axes=axes, dtype=dtype, recipe=recipe)
         self.draft.values[name] = Value(
             text=tensor.token,
@@ -153,9 +160,9 @@ class _Expander:
         return places
 
     def note_sizes(self, axis: str) -> None:
-        for node in ast.walk(ast.parse(axis)):
-            if isinstance(node, ast.Name) and node.id in self.draft.pattern.sizes:
-                self.draft.sizes.setdefault(node.id, self.draft.pattern.sizes[node.id])
+        for name in _NAME.findall(axis):
+            if name in self.draft.pattern.sizes:
+                self.draft.sizes.setdefault(name, self.draft.pattern.sizes[name])
 
     def read_tensor(self, text: str, places: dict[str, str]) -> tuple[Axes, str, str]:
         """Axes, dtype and recipe of `{dtype}[{lead}, N] gain`."""
@@ -235,6 +242,8 @@ class _Expander:
             or first.layout in takes
             or (ROWS in takes and len(first.axes) >= _ROWS_RANK)
         )
+        if operator.dtypes and self.draft.work_dtype not in operator.dtypes:
+            return False
         return has_layout and (not operator.wants or first.sign in operator.wants)
 
     def apply(self, operator: Operator, operands: Sequence[Value]) -> tuple[Value, ...]:
@@ -242,6 +251,8 @@ class _Expander:
         if len(operands) != len(operator.args):
             raise NothingFits(f"{operator.name} has {len(operator.args)} operands")
         self.draft.operators.append(operator)
+        for name in operator.helpers:
+            self.draft.helpers[name] = self.grammar.helpers[name].code.strip()
         self.last = operator
         words = (*operands[0].words, *([operator.words] if operator.words else []))
         texts = [
@@ -326,6 +337,12 @@ class _Expander:
         """Add its statements, and give its expression."""
         *before, last = operator.code.strip().splitlines()
         local: dict[str, str] = {}
+        own = [t.strip() for line in before for t in line.partition(" = ")[0].split(",")]
+        if own:
+            # Its own names become places too, since another step may have taken them already.
+            pattern = re.compile(rf"(?<![\w.{{])({'|'.join(own)})(?![\w}}])")
+            last = pattern.sub(r"{\1}", last)
+            before = [_open_names(line, pattern) for line in before]
         for line in before:
             targets, _, text = line.partition(" = ")
             filled = _neat(fill(text, {**places, **local}))
@@ -389,6 +406,11 @@ def _dtype_of(stated: str, operand: str, draft: Draft) -> str:
     if stated in ("{dtype}", "work"):
         return WORK
     return WORK if stated == draft.work_dtype and not draft.is_wide else stated
+
+
+def _open_names(line: str, pattern: re.Pattern[str]) -> str:
+    head, _, text = line.partition(" = ")
+    return f"{head} = " + pattern.sub(r"{\1}", text)
 
 
 def _neat(text: str) -> str:

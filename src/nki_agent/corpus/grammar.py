@@ -45,6 +45,17 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     name: str
     axes: dict[str, str]
+    shape: str = ""
+    """The axes in these names, where they are not the names themselves: `B, G * C, H, W`."""
+    words: str = ""
+    """How a docstring calls such a tensor: "a batch of images"."""
+
+
+class Helper(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A function of the task file that operators call: a loop over time."""
+
+    name: str
+    code: str
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,6 +89,10 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     rough: int = 2
     """0: moves and selects. 1: sums and products. 2: one function or sum. 3: long. 4: over time."""
     matmul: bool = False
+    dtypes: tuple[str, ...] = ()
+    """What it can compute in; anything if none is named."""
+    helpers: tuple[str, ...] = ()
+    """Functions that the file must hold."""
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,6 +128,7 @@ class GrammarFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     size: tuple[SizeKind, ...] = ()
     layout: tuple[Layout, ...] = ()
+    helper: tuple[Helper, ...] = ()
     operator: tuple[Operator, ...] = ()
     pattern: tuple[Pattern, ...] = ()
 
@@ -123,6 +139,7 @@ class Grammar:
 
     sizes: Mapping[str, SizeKind]
     layouts: Mapping[str, Layout]
+    helpers: Mapping[str, Helper]
     operators: Mapping[str, Operator]
     sets: Mapping[str, tuple[Operator, ...]]
     patterns: Mapping[str, Pattern]
@@ -148,6 +165,7 @@ def read_grammar(path: Path | None = None) -> Grammar:
     grammar = Grammar(
         sizes=_by_name(parsed, "size"),
         layouts=_by_name(parsed, "layout"),
+        helpers=_by_name(parsed, "helper"),
         operators=(operators := _by_name(parsed, "operator")),
         sets=_make_sets(operators),
         patterns=(patterns := _by_name(parsed, "pattern")),
@@ -235,6 +253,9 @@ def _check_file(grammar: Grammar, file: GrammarFile, place: Place) -> None:
         for taken in operator.takes:
             if taken not in CLASSES and taken not in grammar.layouts:
                 raise place.refuse("the layout", taken, (*CLASSES, *grammar.layouts))
+        for helper in operator.helpers:
+            if helper not in grammar.helpers:
+                raise place.refuse("the helper", helper, tuple(grammar.helpers))
     for pattern in file.pattern:
         _check_kinds(grammar, pattern.sizes, place)
         _check_pattern(grammar, pattern, place)

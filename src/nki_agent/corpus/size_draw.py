@@ -20,6 +20,7 @@ from nki_agent.corpus.shape_text import Axes, evaluate
 DEV_ELEMS_MAX = 40_000
 ODD_ELEMS_MAX = 40_000
 PERF_BYTES = (2 << 20, 400 << 20)
+PERF_FLOPS_MAX = {"float32": 1.0e11, "bfloat16": 3.0e11}
 _STEPS_MAX = 40
 _ITEM_BYTES = {"float32": 4, "int32": 4, "bfloat16": 2, "float16": 2}
 
@@ -45,6 +46,10 @@ _SHARES = {
 }
 _LONG, _SHORT = 2.0, 0.5
 _SHORTEST = 3
+UNIQUE = "unique"
+_SPARE = 16
+_CHANNELLED = frozenset({"signal", "image", "volume", "grouped_image"})
+_PAIRS = frozenset({"scores", "grouped_scores"})
 
 
 class SizesDoNotFit(Exception):  # noqa: N818 - a turn of the draw, and no fault
@@ -68,7 +73,17 @@ def draw_shapes(grammar: Grammar, draft: Draft, rng: np.random.Generator) -> dic
     shrink(odd, kinds, axes, limit=ODD_ELEMS_MAX, low="odd", apart=True)
     perf = {name: int(rng.choice(kind.perf)) for name, kind in kinds.items()}
     _fit_perf(perf, kinds, draft, axes)
+    for sizes in (dev, odd, perf):
+        _make_room(sizes, draft)
     return {"dev": dev, "odd": odd, "perf": perf}
+
+
+def _make_room(sizes: Sizes, draft: Draft) -> None:
+    """Indices of which none may come twice need as many places."""
+    for tensor in draft.inputs:
+        name, _, bound = tensor.recipe.rstrip(")").partition("(")
+        if name == UNIQUE and bound in sizes:
+            sizes[bound] = max(sizes[bound], count(tensor.axes, sizes) + _SPARE)
 
 
 def _draw_dev(kinds: Mapping[str, SizeKind], rng: np.random.Generator, *, regime: Regime) -> Sizes:
@@ -153,9 +168,10 @@ def _fit_perf(
     item = _ITEM_BYTES[draft.dtype]
     for _ in range(_STEPS_MAX):
         total = item * sum(count(a, sizes) for a in axes)
-        if low <= total <= high:
+        is_heavy = _estimate_flops(draft, sizes) > PERF_FLOPS_MAX.get(draft.dtype, high)
+        if low <= total <= high and not is_heavy:
             return
-        step = 1 if total < low else -1
+        step = 1 if total < low and not is_heavy else -1
         movable = [n for n, k in kinds.items() if not k.fixed and _next(sizes[n], k, step)]
         if not movable:
             raise SizesDoNotFit
@@ -165,6 +181,25 @@ def _fit_perf(
         assert found is not None
         sizes[name] = found
     raise SizesDoNotFit
+
+
+def _estimate_flops(draft: Draft, sizes: Mapping[str, int]) -> float:
+    """Products of the weights with each row or place, and of queries with keys; about right."""
+    if not any(o.matmul for o in draft.operators):
+        return 0.0
+    values = [v.axes for v in draft.values.values() if len(v.axes) > 1]
+    places = max(_count_places(axes, draft, sizes) for axes in values)
+    weights = sum(count(t.axes, sizes) for t in draft.weights if len(t.axes) > 1)
+    pairs = [v.axes for v in draft.values.values() if v.layout in _PAIRS]
+    depth = sizes.get("D", 1)
+    return 2.0 * places * weights + 4.0 * depth * max((count(a, sizes) for a in pairs), default=0)
+
+
+def _count_places(axes: Axes, draft: Draft, sizes: Mapping[str, int]) -> int:
+    """Rows of a tensor of rows, pixels of an image."""
+    layouts = {v.layout for v in draft.values.values() if v.axes == axes}
+    channel = axes[1] if layouts & _CHANNELLED else axes[-1]
+    return count(axes, sizes) // max(1, evaluate(channel, sizes))
 
 
 def _next(size: int, kind: SizeKind, step: int) -> int | None:

@@ -40,13 +40,13 @@ def write_task(draft: Draft, shapes: Mapping[str, Mapping[str, int]], rng: np.ra
     code = _write_function(draft, names, body, returned) if is_function else _write_module(
         draft, names, body, returned
     )
+    code = "\n\n\n".join([*draft.helpers.values(), code])
     blocks = [
         _write_docstring(draft),
         _write_imports(code, is_function=is_function),
         _write_declarations(draft, names, shapes, returned, updated),
-        code,
     ]
-    return "\n\n".join(blocks[:3]) + "\n\n\n" + code + "\n"
+    return "\n\n".join(blocks) + "\n\n\n" + code + "\n"
 
 
 # -- the head -------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _write_body(
     if last is not None and last.targets == (results[0],) and not (len(results) > 1 or casts[0] or updated):
         statements.pop()
         results = [last.text]
-    lines = [replace_tokens(line, names) for line in _write_widening(draft)]
+    lines = _write_widening(draft, names)
     taken = {t for s in draft.statements for t in s.targets} | set(names.values())
     for statement in statements:
         lines += _write_statement(statement, names, taken)
@@ -162,16 +162,18 @@ def _write_body(
     return [*lines, "return " + replace_tokens(", ".join(texts), names)]
 
 
-def _write_widening(draft: Draft) -> list[str]:
+def _write_widening(draft: Draft, names: Mapping[str, str]) -> list[str]:
+    """The inputs in float32, by which the task computes."""
     if not draft.is_wide:
         return []
-    tokens = [t.token for t in draft.inputs if t.dtype == BFLOAT16]
-    if len(tokens) == 1:
-        return [f"{tokens[0]} = {tokens[0]}.float()"]
-    if len(tokens) == _MANY:
-        return [f"{', '.join(tokens)} = {', '.join(f'{t}.float()' for t in tokens)}"]
-    row = ", ".join(tokens)
-    return [f"{row} = (t.float() for t in ({row}))"] if tokens else []
+    inputs = [names[t.token] for t in draft.inputs if t.dtype == BFLOAT16]
+    row = ", ".join(inputs)
+    if len(inputs) <= _MANY:
+        return [f"{row} = {', '.join(f'{name}.float()' for name in inputs)}"] if inputs else []
+    line = f"{row} = (t.float() for t in ({row}))"
+    if len(_METHOD) + len(line) <= WIDTH:
+        return [line]
+    return [f"{row} = (", f"{_BODY}t.float() for t in ({row})", ")"]
 
 
 def _write_statement(statement: Statement, names: Mapping[str, str], taken: set[str]) -> list[str]:
