@@ -65,7 +65,7 @@ def _store_missing(kernel: KernelText) -> Iterator[Place]:
             and not isinstance(target.value, ast.Name)
             and change is not None
         ):
-            cause = f"`{source.value.id}` is never stored to `{kernel.text(target.value)}`"
+            cause = f"`{source.value.id}` is never copied to `{kernel.text(target.value)}`"
             yield Place(changes=(change,), cause=cause)
 
 

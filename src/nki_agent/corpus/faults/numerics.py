@@ -92,7 +92,7 @@ def _short_sum(kernel: KernelText) -> Iterator[Place]:
             name = "the tile"
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 name = f"`{statement.targets[0].id}`"
-            cause = f"{name} keeps its values in bfloat16, which rounds them too early"
+            cause = f"{name} is in bfloat16 where it must keep float32"
             yield Place(changes=(change,), cause=cause)
 
 
