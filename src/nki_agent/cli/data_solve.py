@@ -101,12 +101,7 @@ def say_failures(failed: dict[str, str]) -> None:
 
 
 def _watch(rate: Rate, progress: Progress) -> None:
-    rate.show(
-        progress.done,
-        total=progress.total,
-        begun_with=progress.begun_with,
-        rest=f"; {progress.solved} solved",
-    )
+    rate.show(progress.done, total=progress.total, rest=f"; {progress.solved} solved")
 
 
 def _conclude(progress: Progress, *, broken: int, as_json: bool) -> ExitCode:

@@ -22,25 +22,30 @@ class Rate:
         """Time comes from `clock`; `noun` is what is counted, in the plural."""
         self._clock = clock
         self._noun = noun
-        self._start_ns = clock.monotonic_ns()
+        self._first: tuple[int, float] | None = None
+        """How much was done when the first came, and when: processes have started by then."""
         self._every_s = WATCHED_S if has_colour(sys.stderr) else EVERY_S
-        self._said_s = 0.0
+        self._said_s: float | None = None
 
-    def show(self, done: int, *, total: int, begun_with: int, rest: str = "") -> None:
+    def show(self, done: int, *, total: int, rest: str = "") -> None:
         """Say it, unless it was just said; the last one is always said."""
-        spent_s = (self._clock.monotonic_ns() - self._start_ns) / NS_PER_S
-        if done < total and spent_s - self._said_s < self._every_s:
+        now_s = self._clock.monotonic_ns() / NS_PER_S
+        if self._first is None:
+            self._first = done, now_s
+        if done < total and self._said_s is not None and now_s - self._said_s < self._every_s:
             return
-        self._said_s = spent_s
-        say(f"[{done}/{total}] {self.write(done - begun_with, total - done, spent_s)}{rest}")
+        self._said_s = now_s
+        say(f"[{done}/{total}]{self._write(done, total, now_s)}{rest}")
 
-    def write(self, made: int, left: int, spent_s: float) -> str:
-        """The rate, and the time that is left at it."""
+    def _write(self, done: int, total: int, now_s: float) -> str:
+        """The rate, and the time that is left at it; nothing while it is not known."""
+        assert self._first is not None
+        made, spent_s = done - self._first[0], now_s - self._first[1]
         if not made or spent_s <= 0:
-            return f"0 {self._noun} a minute"
+            return ""
         rate = made / spent_s
-        text = f"{rate * MINUTE_S:.0f} {self._noun} a minute"
-        return text if not left else f"{text}, {write_duration(left / rate)} left"
+        text = f" {rate * MINUTE_S:.0f} {self._noun} a minute"
+        return text if done == total else f"{text}, {write_duration((total - done) / rate)} left"
 
 
 def write_duration(seconds: float) -> str:

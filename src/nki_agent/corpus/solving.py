@@ -64,8 +64,6 @@ class Progress:
     total: int
     done: int = 0
     solved: int = 0
-    begun_with: int = 0
-    """Tasks that were done before this run."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Why tasks are unsolved: the author's node and reason."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -129,7 +127,6 @@ class Solving:
                 total=len(wanted),
                 done=len(known),
                 solved=sum(known),
-                begun_with=len(known),
                 reasons=reasons,
             )
             for row, answer in zip(left, self._work(left), strict=True):
