@@ -17,6 +17,7 @@ from nki_agent.corpus.record import CorpusTask, Solution
 TOKENS_MAX: Final = 256
 """Of the prompt, and of the kernel."""
 DECLARED: Final = ("INPUTS", "PARAMETERS", "OUTPUTS")
+INDENT: Final = 4
 HEAD: Final = "NKI kernel for {target}.\n"
 
 
@@ -44,14 +45,20 @@ def short_form(
 
 
 def shorten(source: str) -> str:
-    """Python without comments, docstrings, annotations and blank lines.
+    """Python without comments, docstrings, annotations, blank lines and wide indents.
 
     >>> shorten('def f(x: int) -> int:\\n    "Adds one."\\n\\n    return x + 1  # one more\\n')
-    'def f(x):\\n    return x + 1\\n'
+    'def f(x):\\n return x + 1\\n'
     """
     tree = _Bare().visit(ast.parse(source))
     lines = ast.unparse(ast.fix_missing_locations(tree)).splitlines()
-    return "".join(f"{line}\n" for line in lines if line.strip())
+    return "".join(f"{_outdent(line)}\n" for line in lines if line.strip())
+
+
+def _outdent(line: str) -> str:
+    """One blank for each level; `unparse` writes no text over several lines but in a docstring."""
+    bare = line.lstrip()
+    return " " * ((len(line) - len(bare)) // INDENT) + bare
 
 
 def shorten_task(source: str) -> str:
