@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from nki_agent.cli.data_sample import sample
 from nki_agent.cli.data_solve import solve
+from nki_agent.cli.data_trajectories import trajectories
+from nki_agent.cli.data_verify import verify
 
 app = typer.Typer(
     add_completion=False,
@@ -20,3 +23,6 @@ def data() -> None:
 
 
 app.command("solve")(solve)
+app.command("trajectories")(trajectories)
+app.command("sample")(sample)
+app.command("verify")(verify)

@@ -136,7 +136,7 @@ def make_counter(folder: Path | None) -> tuple[str, CountTokens]:
     file = folder / "tokenizer.json" if folder.is_dir() else folder
     try:
         found = Tokenizer.from_file(str(file))
-    except Exception as error:  # noqa: BLE001 - the package raises bare exceptions
+    except Exception as error:
         raise UsageError(f"`{file}` is no tokenizer: {error}") from error
 
     def count(text: str) -> int:

@@ -61,6 +61,9 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     task_sha256: str
     kind: Kind
+    """What was asked for; a sampled episode that failed has rows of another kind."""
+    source: str = ""
+    """Of a sampled episode: `<model>/<number>`."""
     root_seed: int
     rows: tuple[ChatRow, ...] = ()
     proofs: tuple[Solution, ...] = ()

@@ -298,4 +298,3 @@ def read_published(folder: Path) -> Iterable[tuple[str, ChatRow | str]]:
         except OSError as error:
             hint = "make them with `nki-agent data trajectories`"
             raise path_error(f"read `{path}`", error, hint=hint) from error
-

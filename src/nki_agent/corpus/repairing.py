@@ -161,7 +161,7 @@ def _choose_tool(setting: Setting, verdict: Verdict, rng: np.random.Generator) -
 
 
 def _draft(told: Told, right: str, *, is_shown: bool) -> Draft | None:
-    """The row, if the faulty kernel was refused in the episode and the mended one is right twice."""
+    """The row, if the faulty kernel was refused there and the mended one is right twice."""
     stages = told.stages
     if not told.episode.is_solved or not stages or stages[-1] != Stage.RIGHT.value:
         return None

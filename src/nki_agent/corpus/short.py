@@ -45,10 +45,10 @@ def short_form(
 
 
 def shorten(source: str) -> str:
-    """Python without comments, docstrings, annotations, blank lines and wide indents.
+    r"""Python without comments, docstrings, annotations, blank lines and wide indents.
 
-    >>> shorten('def f(x: int) -> int:\\n    "Adds one."\\n\\n    return x + 1  # one more\\n')
-    'def f(x):\\n return x + 1\\n'
+    >>> shorten('def f(x: int) -> int:\n    "Adds one."\n\n    return x + 1  # one more\n')
+    'def f(x):\n return x + 1\n'
     """
     tree = _Bare().visit(ast.parse(source))
     lines = ast.unparse(ast.fix_missing_locations(tree)).splitlines()
@@ -90,18 +90,18 @@ def _form(declaration: str) -> str:
 class _Bare(ast.NodeTransformer):
     """Takes away what is not run."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802 - ast's name
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """A function without docstring and annotations."""
         node.returns = None
         for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
             argument.annotation = None
         return self._strip(node)
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         """A class without docstring."""
         return self._strip(node)
 
-    def visit_Module(self, node: ast.Module) -> ast.AST:  # noqa: N802
+    def visit_Module(self, node: ast.Module) -> ast.AST:
         """A file without docstring."""
         return self._strip(node)
 

@@ -145,9 +145,9 @@ class Solving:
     def _work(self, rows: Sequence[CorpusTask]) -> Iterator[Solved | Failure]:
         crew = Crew(entry=ENTRY, workers=self.workers)
         for answer in crew.work(msgspec.msgpack.encode(self._order(row)) for row in rows):
-            yield msgspec.msgpack.decode(answer, type=Solved) if isinstance(
-                answer, bytes
-            ) else answer
+            yield (
+                msgspec.msgpack.decode(answer, type=Solved) if isinstance(answer, bytes) else answer
+            )
 
     def _order(self, row: CorpusTask) -> SolveOrder:
         return SolveOrder(

@@ -182,9 +182,7 @@ def make_optimization(
     steps = find_steps(task, desk.judge_for(target), first=first, root_seed=seed)
     if len(steps) < 2 or steps[-1].latency_us > steps[0].latency_us * (1 - GAIN_SHOWN_MIN):  # noqa: PLR2004
         return None, None, "no step is faster"
-    setting = Setting(
-        task=task, target=target, root_seed=seed, limits=Limits(turns=TURNS_MAX)
-    )
+    setting = Setting(task=task, target=target, root_seed=seed, limits=Limits(turns=TURNS_MAX))
     told = tell(setting, Speeder(steps, rng=rng), desk)
     verdict = told.episode.verdict
     if not told.episode.is_solved or verdict is None:

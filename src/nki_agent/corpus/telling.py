@@ -62,6 +62,12 @@ UNPLACED: Final[Mapping[Stage, Sequence[str]]] = {
 }
 ANY: Final = ("{code}: {what}.", "The judge names {code}: {what}.")
 CAUSES: Final = ("The cause: {cause}.", "{cause}.", "The reason is that {cause}.", "Why: {cause}.")
+ADDED: Final = ("I add {lines} before line {number}.", "Before line {number} goes {lines}.")
+CHANGED: Final = (
+    "Line {number} becomes {lines}.",
+    "I write {lines} in line {number}.",
+    "So line {number} is now {lines}.",
+)
 MENDED: Final = (
     "It is right now, so I hand it in.",
     "The judge calls it right; I submit it.",
@@ -122,10 +128,8 @@ def describe_change(before: str, after: str, rng: np.random.Generator) -> str:
         if lines and len(lines) <= LINES_QUOTED_MAX:
             quoted = " and ".join(lines)
             if i == j:
-                form = ("I add {} before line {}.", "Before line {1} goes {0}.")
-                return pick(form, rng).format(quoted, i + 1)
-            form = ("Line {1} becomes {0}.", "I write {} in line {}.", "So line {1} is now {0}.")
-            return pick(form, rng).format(quoted, i + 1)
+                return pick(ADDED, rng).format(lines=quoted, number=i + 1)
+            return pick(CHANGED, rng).format(lines=quoted, number=i + 1)
         if not lines:
             return f"I take line {i + 1} away."
     numbers = [str(i + 1) for _, i, *_ in blocks]

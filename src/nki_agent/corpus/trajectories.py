@@ -81,7 +81,8 @@ class Making:
         def note(made: Made, place: int) -> None:
             del place
             require_own((made,), hashes, path=self.folder / LOG)
-            known[made.task, made.kind] = None
+            if not made.source:
+                known[made.task, made.kind] = None
             progress.note(made)
 
         hashes = {task.id: task.sha256 for task in self.tasks}
@@ -113,9 +114,7 @@ class Making:
                 watch(progress)
         return progress
 
-    def _order(
-        self, task: CorpusTask, solution: Solution, kinds: tuple[Kind, ...]
-    ) -> MakeOrder:
+    def _order(self, task: CorpusTask, solution: Solution, kinds: tuple[Kind, ...]) -> MakeOrder:
         return MakeOrder(
             row=task,
             solution=solution,

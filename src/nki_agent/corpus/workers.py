@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import IO, Final
 
 import msgspec
 
@@ -41,9 +41,9 @@ _HEAD: Final = struct.Struct("<cQ")
 _ANSWER, _FAILURE = b"A", b"F"
 _LAST: Final = {_ANSWER: b"a", _FAILURE: b"f"}
 """The same, from a process that has grown and ends now."""
-_ONE_THREAD: Final = {
-    name: "1" for name in ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-}
+_LIBRARIES: Final = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
+)
 _BOOT: Final = (
     "import sys; sys.path.extend(p for p in sys.argv[2:] if p not in sys.path); "
     "from nki_agent.corpus.workers import main; main(sys.argv[1])"
@@ -185,7 +185,7 @@ def _start(entry: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=os.environ | _ONE_THREAD,
+        env=os.environ | dict.fromkeys(_LIBRARIES, "1"),
     )
 
 
@@ -216,17 +216,17 @@ def _answer(answer: Answerer, order: bytes) -> tuple[bytes, bytes]:  # pragma: n
         return _FAILURE, msgspec.msgpack.encode(end_of(error))
 
 
-def _write(pipe: BinaryIO, kind: bytes, data: bytes) -> None:
+def _write(pipe: IO[bytes], kind: bytes, data: bytes) -> None:
     pipe.write(_HEAD.pack(kind, len(data)) + data)
     pipe.flush()
 
 
-def _read(pipe: BinaryIO) -> tuple[bytes, bytes]:
+def _read(pipe: IO[bytes]) -> tuple[bytes, bytes]:
     kind, size = _HEAD.unpack(_read_exactly(pipe, _HEAD.size))
     return kind, _read_exactly(pipe, size)
 
 
-def _read_exactly(pipe: BinaryIO, size: int) -> bytes:
+def _read_exactly(pipe: IO[bytes], size: int) -> bytes:
     data = pipe.read(size)
     if len(data) < size:
         raise EOFError

@@ -32,13 +32,15 @@ class KernelText:
         lines = self._data.splitlines(keepends=True)
         self._starts = [0, *itertools.accumulate(map(len, lines))]
         self._parents = {
-            child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)
+            child: parent
+            for parent in ast.walk(self.tree)
+            for child in ast.iter_child_nodes(parent)
         }
 
     def find(self, kind: type[ast.AST]) -> Iterator[ast.AST]:
         """Every node of a kind, in the order of the text."""
         found = [node for node in ast.walk(self.tree) if isinstance(node, kind)]
-        yield from sorted(found, key=lambda n: self.span(n))
+        yield from sorted(found, key=self.span)
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Calls of these dotted names; of any name where none is given."""

@@ -1,4 +1,4 @@
-"""Faults of tile limits: too many partitions, too wide for a bank or an operand, too much in SBUF."""
+"""Faults of tile limits: too many partitions, columns past a bank, rows on the wrong axis."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def _bank_too_wide(kernel: KernelText) -> Iterator[Place]:
 def _raise_constant(kernel: KernelText, name: str, cause: str) -> Iterator[Place]:
     for node in kernel.find(ast.Assign):
         match node:
-            case ast.Assign(
-                targets=[ast.Name(id=known)], value=ast.Constant(value=int(value))
-            ) if known == name:
+            case ast.Assign(targets=[ast.Name(id=known)], value=ast.Constant(value=int(value))) if (
+                known == name
+            ):
                 for factor in FACTORS:
                     text = str(factor * value)
                     change = kernel.replace(node.value, text)

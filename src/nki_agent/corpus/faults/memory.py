@@ -80,7 +80,9 @@ def _used_before_copy(kernel: KernelText) -> Iterator[Place]:
         statement = kernel.statement(call)
         uses = [
             node
-            for later in kernel.siblings(statement)[kernel.siblings(statement).index(statement) + 1 :]
+            for later in kernel.siblings(statement)[
+                kernel.siblings(statement).index(statement) + 1 :
+            ]
             for node in ast.walk(later)
             if isinstance(node, ast.Name) and node.id == target.value.id
         ]
@@ -113,9 +115,7 @@ def _operand_in_hbm(kernel: KernelText) -> Iterator[Place]:
         if uses and change is not None:
             text = kernel.text(source.value)
             cause = f"`{text}` is in HBM, and engines read SBUF and PSUM only"
-            yield Place(
-                changes=(change, *(kernel.replace(use, text) for use in uses)), cause=cause
-            )
+            yield Place(changes=(change, *(kernel.replace(use, text) for use in uses)), cause=cause)
 
 
 FAULTS = (

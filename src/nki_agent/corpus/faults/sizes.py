@@ -75,7 +75,9 @@ def _forgotten_offset(kernel: KernelText) -> Iterator[Place]:
             ) if start == again:
                 assert isinstance(node.upper, ast.BinOp)
                 size = kernel.text(node.upper.right)
-                cause = f"every step takes the first `{size}`: the slice does not begin at `{start}`"
+                cause = (
+                    f"every step takes the first `{size}`: the slice does not begin at `{start}`"
+                )
                 yield Place(changes=(kernel.replace(node, f":{size}"),), cause=cause)
             case _:
                 pass
