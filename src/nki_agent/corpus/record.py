@@ -125,6 +125,8 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     task_hash: str
     """The judge's hash of the task."""
+    task_sha256: str
+    """Of the task's source, as its row has it."""
     kernel: str
     kernel_sha256: str
     author: str
@@ -132,7 +134,27 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str
     target: str
     latency_ns: float
+    """At the dev shapes, where it was judged."""
     percent_of_bound: float
+    perf_latency_ns: float | None = None
+    """At the perf shapes, where values are not compared; None where it does not fit there."""
+    perf_percent_of_bound: float | None = None
     root_seed: str
     """The seed that its verdict was made with."""
+    tool_version: str
+
+
+class Unsolved(msgspec.Struct, frozen=True, kw_only=True):
+    """A task for which an author has no right kernel, and why."""
+
+    schema: int = SCHEMA
+    task: str
+    task_sha256: str
+    author: str
+    dialect: str
+    target: str
+    node: str
+    """The operator that it can't write; the stage of the verdict where it wrote a wrong kernel."""
+    reason: str
+    """One line."""
     tool_version: str
