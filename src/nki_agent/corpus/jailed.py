@@ -1,6 +1,6 @@
-"""The end of `known` that lies in the locked process: foreign references are followed here.
+"""The ends that lie in the locked process: foreign references are followed and filtered here.
 
-Law: it is given a text and gives back a small record; it opens no file and keeps nothing.
+Law: they are given a text and give back a small record; they open no file and keep nothing.
 """
 
 from __future__ import annotations
@@ -8,13 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from nki_agent.base.errors import NkiAgentError
+from nki_agent.corpus.candidate import Candidate
 from nki_agent.corpus.fingerprint import Fingerprint, take_fingerprint
-
-
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """There is no graph."""
-
-    reason: str
+from nki_agent.corpus.looking import look_further
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,3 +28,9 @@ def answer(payload: bytes) -> bytes:
     except (NkiAgentError, SyntaxError, RecursionError) as error:
         found = Answer(reason=str(error) or type(error).__name__)
     return msgspec.msgpack.encode(found)
+
+
+def look(payload: bytes) -> bytes:
+    """Filter a candidate."""
+    candidate = msgspec.msgpack.decode(payload, type=Candidate)
+    return msgspec.msgpack.encode(look_further(candidate))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +58,15 @@ def trace_task(source: str | Path) -> Trace:
     """
     handed = HandedFiles(source=source, modules={}) if isinstance(source, str) else None
     path = FILE if isinstance(source, str) else source
-    form = find_form(read_user_file(path, handed=handed))
+    user = read_user_file(path, handed=handed)
+    try:
+        return _trace(find_form(user))
+    finally:
+        # Each file that is loaded leaves a module behind; thousands of them fill the memory.
+        sys.modules.pop(user.module.__name__, None)
+
+
+def _trace(form: FileForm) -> Trace:
     follower = Follower()
     with settled(), torch.device(META):
         run = _run_declared if form.declared is not None else _run_given
