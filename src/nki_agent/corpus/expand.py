@@ -30,6 +30,7 @@ INLINE_MAX = 64
 """Characters of an expression that is put into another one; longer ones get a name."""
 _ROWS_RANK = 2
 _NAME = re.compile(r"\w+")
+_ONE_CALL = re.compile(r"(?:(?:torch|F)\.\w+\(\{x\}[^({]*\)|\{x\}\.\w+\([^({]*\)|\{x\} [+*-] \{y\})")
 _KEPT_SHARE = 0.5
 _TRIES = 8
 
@@ -87,6 +88,8 @@ class Draft:
     values: dict[str, Value] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)
+    subject: str = ""
+    """How the docstring calls the first input."""
 
     @property
     def work_dtype(self) -> str:
@@ -109,7 +112,17 @@ def expand(grammar: Grammar, pattern: Pattern, rng: np.random.Generator) -> Draf
         expander.declare_input(name, text)
     for line in grammar.flows[pattern.name]:
         expander.run_line(line)
+    if draft.is_wide and _rounds_once(draft):
+        draft.is_wide = False
     return draft
+
+
+def _rounds_once(draft: Draft) -> bool:
+    """Whether one function of PyTorch is all there is: it rounds once by itself."""
+    if len(draft.operators) != 1 or draft.weights:
+        return False
+    operator = draft.operators[0]
+    return not operator.inputs and _ONE_CALL.fullmatch(operator.code) is not None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,6 +153,7 @@ class _Expander:
             layout = str(self.rng.choice(head.split("|")))
             found = self.grammar.layouts[layout]
             self.draft.sizes |= found.axes
+            self.draft.subject = self.draft.subject or found.words
             dtype = self.draft.dtype
             if recipe.startswith(CODES):
                 dtype, _, recipe = recipe.partition(" ")
@@ -415,4 +429,7 @@ def _open_names(line: str, pattern: re.Pattern[str]) -> str:
 
 def _neat(text: str) -> str:
     """The expression with as few parentheses as it needs."""
-    return ast.unparse(ast.parse(text, mode="eval"))
+    body = ast.parse(text, mode="eval").body
+    if isinstance(body, ast.Tuple):
+        return ", ".join(ast.unparse(part) for part in body.elts)
+    return ast.unparse(body)

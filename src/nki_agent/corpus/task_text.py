@@ -54,6 +54,8 @@ def _write_docstring(draft: Draft) -> str:
     dtype = f"in {draft.dtype}"
     steps = _write_steps(draft)
     title = draft.pattern.title or steps[:1].upper() + steps[1:]
+    if not draft.pattern.title and draft.subject:
+        title += f" over {draft.subject}"
     summary = f"{title}, {dtype}."
     if draft.pattern.title and steps:
         steps = steps[:1].upper() + steps[1:] + "."

@@ -93,16 +93,22 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.flat = ""
         self.steps: list[tuple[int, str]] = []
         self._count = -1
+        self._before = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         self._count += 1
-        name = _name(func)
+        name, before = _name(func), self._before
+        self._before = name
+        if name == "mul" and before == "reciprocal":
+            return result  # PyTorch's own way to write `1 / x`
         if isinstance(result, torch.Tensor):
             share = _share_flat(name, result)
             if share > FLAT_SHARE and not self.flat:
                 self.flat = f"`{name}` is flat on {share:.0%} of its values"
-            if name in _STEPS and _replacement(args, result) is not None:
+            other = _replacement(args, result) if name in _STEPS else None
+            # The largest of magnitudes is often that of the values, which makes no step redundant.
+            if other is not None and (name != "abs" or torch.equal(other, result)):
                 self.steps.append((self._count, name))
         return result
 
