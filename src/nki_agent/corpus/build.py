@@ -244,7 +244,7 @@ class _Found:
 
 
 def select(
-    looked: Iterable[Looked], leaks: Leaks, *, tasks: int
+    looked: Iterable[Looked], leaks: Leaks, *, root: int, tasks: int
 ) -> tuple[list[Passed], list[Rejection]]:
     """The tasks that come in, and a row for each that does not."""
     found: dict[str, _Found] = {}
@@ -263,10 +263,10 @@ def select(
             away.append(reject(entry, Reason.BENCHMARK, detail))
         else:
             clean.append(found[entry.id].passed)
-    chosen, full = choose(clean, total=tasks)
-    rejections |= {row.id: row for row in (*away, *full)}
+    choice = choose(clean, root=root, total=tasks)
+    rejections |= {row.id: row for row in (*away, *choice.rejections)}
     ordered = sorted(rejections.values(), key=lambda row: (_REASONS.index(row.reason), row.id))
-    return sorted(chosen, key=lambda passed: passed.candidate.id), ordered
+    return sorted(choice.chosen, key=lambda passed: passed.candidate.id), ordered
 
 
 def make_tasks(
@@ -307,7 +307,7 @@ def make_tasks(
 
 
 def _publish(wish: Wish, looked: Sequence[Looked], leaks: Leaks, recipe: Recipe) -> Built:
-    chosen, rejections = select(looked, leaks, tasks=wish.tasks)
+    chosen, rejections = select(looked, leaks, root=wish.root, tasks=wish.tasks)
     graphs = {
         row.passed.candidate.id: row.print.graph
         for row in looked

@@ -42,8 +42,6 @@ _ANSWER, _FAILURE = b"A", b"F"
 _LAST: Final = {_ANSWER: b"a", _FAILURE: b"f"}
 """The same, from a process that has grown and ends now."""
 _LIBRARIES: Final = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
-)
 _BOOT: Final = (
     "import sys; sys.path.extend(p for p in sys.argv[2:] if p not in sys.path); "
     "from nki_agent.corpus.workers import main; main(sys.argv[1])"
