@@ -10,9 +10,10 @@ import typer
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.counting import count_of
 from nki_agent.base.diagnostic import clean
+from nki_agent.base.writing import writing
 from nki_agent.cli.command import ExitCode, guard
-from nki_agent.cli.data_solve import Workers, choose_workers
-from nki_agent.cli.inputs import COUNT_MAX, JSON_HELP, UNSANDBOXED_HELP, Seed
+from nki_agent.cli.data_solve import SEED_0_HELP, Workers, choose_workers
+from nki_agent.cli.inputs import COUNT_MAX, JSON_HELP, read_seed
 from nki_agent.cli.rate import Rate
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.corpus.build import (
@@ -38,6 +39,8 @@ WRITTEN_HELP = "JSON lines with `source` and `model`: tasks that a model wrote, 
 RESUME_HELP = "Go on with a build that was stopped."
 FREEZE_HELP = "Write the list of what was made there, as the package ships it."
 
+UNSANDBOXED_HELP = "Run the code of `--against` and `--model-written` though nothing can hold it."
+
 _DEFAULT_OUT = Path("corpus")
 
 
@@ -52,7 +55,7 @@ def data_build(
     against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help=AGAINST_HELP)] = None,
     model_written: Annotated[Path | None, typer.Option(metavar="FILE", help=WRITTEN_HELP)] = None,
     workers: Workers = None,
-    seed: Seed = None,
+    seed: Annotated[int, typer.Option(parser=read_seed, metavar="SEED", help=SEED_0_HELP)] = ROOT,
     resume: Annotated[bool, typer.Option("--resume", help=RESUME_HELP)] = False,
     freeze: Annotated[Path | None, typer.Option(metavar="FILE", help=FREEZE_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
@@ -65,7 +68,7 @@ def data_build(
             out=out,
             candidates=candidates,
             tasks=tasks,
-            root=ROOT if seed is None else seed,
+            root=seed,
             grammar=grammar,
             against=tuple(against or ()),
             written=model_written,
@@ -92,7 +95,8 @@ def _build(wish: Wish, *, freeze: Path | None, as_json: bool) -> ExitCode:
             error.add_note(kept)
         raise
     if freeze is not None:
-        freeze.write_bytes(write_frozen(built.frozen))
+        with writing(freeze):
+            freeze.write_bytes(write_frozen(built.frozen))
     if as_json:
         show_json(
             {

@@ -10,10 +10,11 @@ import typer
 from nki_agent.base.diagnostic import clean
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.data_solve import Folder, open_tasks
-from nki_agent.cli.inputs import JSON_HELP, UNSANDBOXED_HELP
+from nki_agent.cli.inputs import JSON_HELP
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.corpus.linting import Found, lint_corpus
 
+UNSANDBOXED_HELP = "Run the code of `--against` though nothing can hold it."
 AGAINST_HELP = "A folder of tasks that must not be in it, beside our benchmark."
 
 

@@ -7,7 +7,7 @@ corpus itself appears when all of it is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from nki_agent.corpus.freeze import Frozen, Recipe, find_difference, freeze, rea
 from nki_agent.corpus.grammar import Grammar, read_grammar
 from nki_agent.corpus.known import read_folder, read_own
 from nki_agent.corpus.leaks import Leaks
-from nki_agent.corpus.looking import ENTRY, SCHEMA, Looked, Order
+from nki_agent.corpus.looking import ENTRY, SCHEMA, Looked, Order, make_looker
 from nki_agent.corpus.page import write_stats_page
 from nki_agent.corpus.quotas import choose
 from nki_agent.corpus.record import CorpusTask, Origin, Reason, Rejection
@@ -116,6 +116,7 @@ def build(wish: Wish, listener: Listener) -> Built:
         UsageError: a grammar, folder or file that cannot be used; the output folder is taken.
         MachineError: the disk is full or fails; what was looked at is kept.
     """
+    _require_free(wish)
     grammar = read_grammar(wish.grammar)
     leaks, against = _read_known(wish, listener.tell)
     recipe = Recipe(
@@ -127,7 +128,7 @@ def build(wish: Wish, listener: Listener) -> Built:
         written_sha256=hash_bytes(wish.written.read_bytes()) if wish.written is not None else "",
     )
     journal = wish.out / f"{JOURNAL}{hash_bytes(msgspec.json.encode(recipe))[:12]}.jsonl"
-    with _open_folder(wish, journal):
+    with _open_folder(wish.out, journal):
         looked = _look_at_all(wish, grammar, journal, listener)
         if wish.written is not None:
             looked += look_at_written(
@@ -154,25 +155,28 @@ def _read_known(wish: Wish, tell: Callable[[str], None]) -> tuple[Leaks, tuple[s
     return Leaks(tuple(known)), tuple(hashes)
 
 
-@contextmanager
-def _open_folder(wish: Wish, journal: Path) -> Iterator[None]:
-    """The output folder: new or empty, or that of the same build if it is to go on."""
-    out = wish.out
-    if (out / MANIFEST).exists():
-        raise UsageError(f"`{out}` holds a corpus already", hint=OTHER_FOLDER)
-    if not any(out.glob(f"{JOURNAL}*")):
-        with new_folder(out, hint=OTHER_FOLDER) as folder:
-            # What was looked at when it fails is what the next one goes on with.
-            folder.is_kept = True
-            yield
-        return
-    if not wish.goes_on:
+def _require_free(wish: Wish) -> None:
+    """Refuse a folder that is taken before anything is looked at."""
+    if (wish.out / MANIFEST).exists():
+        raise UsageError(f"`{wish.out}` holds a corpus already", hint=OTHER_FOLDER)
+    if not wish.goes_on and any(wish.out.glob(f"{JOURNAL}*")):
         hint = f"`--resume` goes on with it, or {OTHER_FOLDER}"
-        raise UsageError(f"`{out}` holds a build that was stopped", hint=hint)
-    if not journal.exists():
+        raise UsageError(f"`{wish.out}` holds a build that was stopped", hint=hint)
+
+
+@contextmanager
+def _open_folder(out: Path, journal: Path) -> Iterator[None]:
+    """The output folder: new or empty, or that of the same build."""
+    if journal.exists():
+        yield
+        return
+    if any(out.glob(f"{JOURNAL}*")):
         hint = f"ask for the same candidates, tasks, seed, grammar and folders, or {OTHER_FOLDER}"
         raise UsageError(f"`{out}` holds a build of something else", hint=hint)
-    yield
+    with new_folder(out, hint=OTHER_FOLDER) as folder:
+        # What was looked at when it fails is what the next one goes on with.
+        folder.is_kept = True
+        yield
 
 
 def _look_at_all(wish: Wish, grammar: Grammar, journal: Path, listener: Listener) -> list[Looked]:
@@ -199,14 +203,21 @@ def _look_at_all(wish: Wish, grammar: Grammar, journal: Path, listener: Listener
             )
             for pattern, index in left
         )
-        crew = Crew(entry=ENTRY, workers=wish.workers, seconds=SECONDS)
-        with closing(crew.work(orders)) as answers:
+        with closing(_work(orders, workers=wish.workers)) as answers:
             for place, answer in zip(left, answers, strict=True):
                 looked = _read_answer(place, answer)
                 file.append(looked)
                 note(looked)
                 listener.step(Step(done=len(known), total=len(plan), passed=passed))
     return [known[place] for place in plan]
+
+
+def _work(orders: Iterator[bytes], *, workers: int) -> Generator[bytes | Failure, None, None]:
+    """One worker is this process."""
+    if workers > 1:
+        yield from Crew(entry=ENTRY, workers=workers, seconds=SECONDS).work(orders)
+    else:
+        yield from map(make_looker(), orders)
 
 
 def _read_answer(place: tuple[str, int], answer: bytes | Failure) -> Looked:

@@ -23,9 +23,12 @@ RESULT_BYTES: Final = 64 * MIB
 class Jail:
     """One such process at a time, started when it is first asked."""
 
-    def __init__(self, entry: str, *, allow_unsandboxed: bool) -> None:
+    def __init__(
+        self, entry: str, *, allow_unsandboxed: bool, preload: tuple[str, ...] = PRELOAD
+    ) -> None:
         """`entry` is `module:function`, from bytes to bytes. Nothing is started yet."""
         self._entry = entry
+        self._preload = preload
         self._allow_unsandboxed = allow_unsandboxed
         self._sandbox: Sandbox | None = None
 
@@ -66,6 +69,6 @@ class Jail:
         return Sandbox(
             self._entry,
             limits=limits,
-            preload=(*list_preload(), *PRELOAD),
+            preload=(*list_preload(), *self._preload),
             allow_unsandboxed=self._allow_unsandboxed,
         )

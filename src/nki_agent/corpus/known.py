@@ -6,6 +6,7 @@ it that cannot be followed is named and compared by its text, never passed over 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,7 @@ NAMED_MIN: Final = 2
 Tell = Callable[[str], None]
 
 
+@functools.cache
 def read_own() -> tuple[Known, ...]:
     """Our own benchmark, which is trusted."""
     found = []
