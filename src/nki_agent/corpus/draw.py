@@ -21,17 +21,22 @@ TRIES = 20
 """Draws of one candidate until its operators and sizes fit together."""
 
 
+def plan_candidates(grammar: Grammar, *, number: int) -> Iterator[tuple[str, int]]:
+    """Pattern and index of about `number` candidates, of each pattern as its share says."""
+    total = sum(p.share for p in grammar.patterns.values())
+    for name in sorted(grammar.patterns):
+        for index in range(max(1, round(number * grammar.patterns[name].share / total))):
+            yield name, index
+
+
 def draw_candidates(grammar: Grammar, *, root: int, number: int) -> Iterator[Candidate]:
     """About `number` candidates, as many of each pattern as its share says."""
-    total = sum(p.share for p in grammar.patterns.values())
     seen: set[str] = set()
-    for name in sorted(grammar.patterns):
-        pattern = grammar.patterns[name]
-        for index in range(max(1, round(number * pattern.share / total))):
-            candidate = draw_candidate(grammar, pattern, root=root, index=index)
-            if candidate is not None and candidate.source not in seen:
-                seen.add(candidate.source)
-                yield candidate
+    for name, index in plan_candidates(grammar, number=number):
+        candidate = draw_candidate(grammar, grammar.patterns[name], root=root, index=index)
+        if candidate is not None and candidate.source not in seen:
+            seen.add(candidate.source)
+            yield candidate
 
 
 def draw_candidate(
