@@ -314,6 +314,8 @@ class _Expander:
         for name, choices in operator.constants.items():
             chosen = choices[int(self.rng.integers(len(choices)))]
             places[name] = str(chosen)
+            if isinstance(chosen, float) and 0 < chosen < 1:
+                places[f"{name}_rest"] = f"{1 - chosen:g}"
         for name, kind in operator.sizes.items():
             places[name] = self.add_size(name, kind)
         for name, text in operator.inputs.items():

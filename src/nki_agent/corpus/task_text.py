@@ -20,6 +20,7 @@ from nki_agent.corpus.tolerances import choose_class
 
 WIDTH = 100
 _EXPONENT = re.compile(r"\b(\d+(?:\.\d+)?)e-0(\d)\b")
+_POWER = re.compile(r"\*\* \(-([\d.]+)\)")
 _STRINGS = re.compile(r"'([^'\"]*)'")
 _FUNCTION_SHARE = 0.25
 _UPDATE_SHARE = 0.5
@@ -241,7 +242,8 @@ class _Replacer(ast.NodeTransformer):
 
 def _polish(text: str) -> str:
     """What the formatter does that `ast.unparse` does not."""
-    return _STRINGS.sub(r'"\1"', _EXPONENT.sub(r"\1e-\2", text))
+    text = _POWER.sub(r"** -\1", _EXPONENT.sub(r"\1e-\2", text))
+    return _STRINGS.sub(r'"\1"', text)
 
 
 def _write_function(

@@ -83,8 +83,9 @@ def _is_same(found: Array, wanted: Array) -> bool:
         return False
     left = found.reshape(-1).astype(np.float64)
     right = wanted.reshape(-1).astype(np.float64)
-    error = float(np.linalg.norm(left - right))
-    return error <= _SAME * float(np.linalg.norm(right))
+    # No BLAS: its threads would wait for each other where several workers look at candidates.
+    error = left - right
+    return bool(np.vecdot(error, error) <= _SAME**2 * np.vecdot(right, right))
 
 
 class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
