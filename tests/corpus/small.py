@@ -7,10 +7,10 @@ import msgspec
 
 from nki_agent.base.hashes import hash_text
 from nki_agent.bench.suite import builtin_suite
+from nki_agent.chip.spec import Target
 from nki_agent.corpus.record import BoundKind, CorpusTask, Family, Split
 from nki_agent.corpus.solving import Progress, Solving
 from nki_agent.corpus.stored import read_tasks
-from nki_agent.chip.spec import Target
 
 REFUSED = '''"""The inverse of a matrix, for which there is no rule."""
 
