@@ -62,8 +62,16 @@ def _write_charts(stats: Stats) -> str:
         draw_counts(stats.by_bound_us, title="Bound at the perf shapes"),
         draw_counts(stats.by_operators, title="Operators in a task"),
         draw_counts(stats.by_family, title="Family"),
-        draw_counts(_first(stats.by_operator, OPERATORS_SHOWN), title="Operators, the commonest"),
-        draw_counts(_first(stats.by_pattern, PATTERNS_SHOWN), title="Patterns, the commonest"),
+        draw_counts(
+            _first(stats.by_operator, OPERATORS_SHOWN),
+            title="Operators, the commonest",
+            total=stats.tasks,
+        ),
+        draw_counts(
+            _first(stats.by_pattern, PATTERNS_SHOWN),
+            title="Patterns, the commonest",
+            total=stats.tasks,
+        ),
     ]
     return f'<div class="charts">{"".join(charts)}</div>'
 
@@ -72,9 +80,9 @@ def _first(counts: Mapping[str, int], number: int) -> dict[str, int]:
     return dict(list(counts.items())[:number])
 
 
-def draw_counts(counts: Mapping[str, int], *, title: str, kind: str = "bar") -> str:
-    """Horizontal bars, each with its count and its share of all."""
-    total = max(1, sum(counts.values()))
+def draw_counts(counts: Mapping[str, int], *, title: str, total: int = 0, kind: str = "bar") -> str:
+    """Horizontal bars, each with its count and its share of `total`, else of all of them."""
+    total = total or max(1, sum(counts.values()))
     most = max([1, *counts.values()])
     room = WIDTH - NAME_WIDTH - COUNT_WIDTH
     parts = []
