@@ -13,7 +13,7 @@ from nki_agent.sandbox.outcome import GIB, MIB, Limits, OutcomeKind
 from nki_agent.sandbox.pool import Sandbox
 from nki_agent.sandbox.task_host import list_preload
 
-PRELOAD: Final = ("nki_agent.corpus.trace",)
+PRELOAD: Final = ("nki_agent.corpus.warm",)
 SECONDS: Final = 60
 """For one file."""
 MEMORY_BYTES: Final = 8 * GIB
@@ -23,12 +23,9 @@ RESULT_BYTES: Final = 64 * MIB
 class Jail:
     """One such process at a time, started when it is first asked."""
 
-    def __init__(
-        self, entry: str, *, allow_unsandboxed: bool, preload: tuple[str, ...] = PRELOAD
-    ) -> None:
+    def __init__(self, entry: str, *, allow_unsandboxed: bool) -> None:
         """`entry` is `module:function`, from bytes to bytes. Nothing is started yet."""
         self._entry = entry
-        self._preload = preload
         self._allow_unsandboxed = allow_unsandboxed
         self._sandbox: Sandbox | None = None
 
@@ -69,6 +66,6 @@ class Jail:
         return Sandbox(
             self._entry,
             limits=limits,
-            preload=(*list_preload(), *self._preload),
+            preload=(*list_preload(), *PRELOAD),
             allow_unsandboxed=self._allow_unsandboxed,
         )

@@ -23,6 +23,29 @@ torch_numpy: Any = importlib.import_module("torch._numpy")
 """It has no types."""
 
 
+class _ArrayType(type):
+    """What NumPy's own class of arrays is called and asked for."""
+
+    def __call__(cls, shape: Any, dtype: Any = None, **_: Any) -> Any:
+        return torch_numpy.empty(shape, dtype=dtype or torch_numpy.float64)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, torch_numpy.ndarray)
+
+
+class _Array(metaclass=_ArrayType):
+    """Stands for `np.ndarray`."""
+
+
+class _StandIn:
+    """Stands for the module."""
+
+    ndarray = _Array
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch_numpy, name)
+
+
 def run_numpy(form: FileForm, values: Mapping[Any, Any], follower: Follower) -> list[torch.Tensor]:
     """Run the function on arrays without data; its results as tensors."""
     given = {}
@@ -61,7 +84,7 @@ def _swapped(module: types.ModuleType) -> Iterator[None]:
     before = dict(vars(module))
     for name, value in before.items():
         if value is np:
-            setattr(module, name, torch_numpy)
+            setattr(module, name, _StandIn())
         elif isinstance(value, np.ndarray):
             tensor = torch.from_numpy(value)
             setattr(module, name, torch_numpy.ndarray(tensor))

@@ -22,7 +22,6 @@ from nki_agent.corpus.record import Family, Reason, Rejection
 
 PATTERN: Final = "written"
 LOOK: Final = "nki_agent.corpus.jailed:look"
-WARM: Final = "nki_agent.corpus.warm"
 SOURCE_BYTES_MAX: Final = 64 << 10
 """A longer task file is none."""
 FUSED_MIN, BLOCK_MIN = 6, 20
@@ -81,7 +80,7 @@ def look_at_written(
     path: Path, *, tell: Callable[[str], None], allow_unsandboxed: bool
 ) -> Iterator[Looked]:
     """What became of each row."""
-    with Jail(LOOK, allow_unsandboxed=allow_unsandboxed, preload=(WARM,)) as jail:
+    with Jail(LOOK, allow_unsandboxed=allow_unsandboxed) as jail:
         for number, row in read_written(path, tell=tell):
             yield _look(number, row, jail)
 
