@@ -21,7 +21,7 @@ from nki_agent.chip.spec import ChipSpec, Target, load_chip
 from nki_agent.corpus.record import BoundKind
 from nki_agent.cost.bound import Roof, bound_ns
 from nki_agent.task.task import Task
-from nki_agent.task.torch_record import _is_move
+from nki_agent.task.torch_record import is_move
 from nki_agent.verify.speed import make_work
 
 BOUND_NS = (5_000.0, 5_000_000.0)
@@ -119,7 +119,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("aten::").rstrip("_")
-        if func.is_view or _is_move(name) or name in _PRODUCTS:
+        if func.is_view or is_move(name) or name in _PRODUCTS:
             return result
         tensors = [t for t in (*_flat(args), *_flat((result,))) if isinstance(t, torch.Tensor)]
         if tensors:

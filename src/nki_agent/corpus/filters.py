@@ -109,15 +109,18 @@ def _look(candidate: Candidate, path: Path) -> Passed | Rejection:
     if not low <= effort.ns <= high:
         detail = f"{effort.ns:.3g} ns at the perf sizes, allowed is {low:g} to {high:g}"
         return _reject(candidate, Reason.BOUND, detail)
-    tensors = [*task.tensors, *task.outputs]
     return Passed(
         candidate=candidate,
-        rank=max(len(t.shape) for t in tensors),
+        rank=max(len(shape) for shape in _shapes(task)),
         dtype=task.tensors[0].dtype.value,
         tolerance=task.tolerance.value,
         bound=effort.kind,
         bound_ns=round(effort.ns, 1),
     )
+
+
+def _shapes(task: Task) -> list[tuple[int, ...]]:
+    return [t.shape for t in task.tensors] + [o.shape for o in task.outputs]
 
 
 def _reject(candidate: Candidate, reason: Reason, detail: object) -> Rejection:

@@ -1,15 +1,17 @@
 """The grammar that tasks are drawn from: operators, patterns of them, layouts and sizes, as data.
 
-Law: a grammar is TOML files and nothing of it is run as Python while it is read. A name that no
-file states is refused with its file, its place and the nearest known name; nothing is drawn from a
-grammar that was refused.
+Law: a grammar is TOML, and nothing of it is run as Python while it is read. A name that no file
+states is refused with its file, its line and the nearest known name, and so is text that is no
+Python; nothing is drawn from a grammar that was refused.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -27,10 +29,14 @@ LIKE = "like"
 CLASSES = (ANY, ROWS)
 """What an operator may take besides layouts by name: any tensor, or one of rank 2 or more."""
 GRAMMAR_FOLDER = "grammar"
+HINT = "docs/guides/write-a-grammar.md says what a grammar may hold"
+SHAPE_PLACES = ("shape", "lead", "middle", "tail", "rank", "last", "d0", "d1", "d2", "d3", "d4")
+"""What a template may say of an operand's shape."""
+_PLACE = re.compile(r"\{(\w+)\}")
 
 
 class SizeKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How an axis of one kind is long: ranges at the dev and odd sizes, choices at the perf ones."""
+    """How long an axis of one kind is: ranges at dev and odd sizes, choices at perf ones."""
 
     name: str
     dev: tuple[int, int]
@@ -158,21 +164,24 @@ def read_grammar(path: Path | None = None) -> Grammar:
     """The shipped grammar, or the one of a file or folder.
 
     Raises:
-        UsageError: what cannot be read or is not known, with file, place and the nearest name.
+        UsageError: what cannot be read or is not known, with file, line and the nearest name.
     """
-    parsed = {name: _parse(text, name) for name, text in _read_files(path)}
-    texts = dict(_read_files(path))
+    places = [Place(file=name, text=text) for name, text in _read_files(path)]
+    parsed = {place.file: _parse(place) for place in places}
+    operators: dict[str, Operator] = _by_name(parsed, "operator")
     grammar = Grammar(
         sizes=_by_name(parsed, "size"),
         layouts=_by_name(parsed, "layout"),
         helpers=_by_name(parsed, "helper"),
-        operators=(operators := _by_name(parsed, "operator")),
+        operators=operators,
         sets=_make_sets(operators),
-        patterns=(patterns := _by_name(parsed, "pattern")),
-        flows={name: _read_flow(p) for name, p in patterns.items()},
+        patterns=_by_name(parsed, "pattern"),
+        flows={
+            p.name: _read_flow(p, place) for place in places for p in parsed[place.file].pattern
+        },
     )
-    for name, file in parsed.items():
-        _check_file(grammar, file, Place(file=name, text=texts[name]))
+    for place in places:
+        _check_file(grammar, parsed[place.file], place)
     return grammar
 
 
@@ -186,7 +195,10 @@ def _read_files(path: Path | None) -> list[tuple[str, str]]:
     paths = sorted(path.glob("*.toml")) if path.is_dir() else [path]
     if not paths:
         raise UsageError(f"the folder {path} holds no grammar", hint="a grammar is `*.toml` files")
-    return [(p.name, p.read_text("utf-8")) for p in paths]
+    try:
+        return [(p.name, p.read_text("utf-8")) for p in paths]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the grammar at {path} cannot be read: {error}", hint=HINT) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,22 +208,28 @@ class Place:
     file: str
     text: str
 
-    def refuse(self, what: str, name: str, known: Iterator[str] | tuple[str, ...]) -> UsageError:
-        """Say which name is unknown, on which line, and which known one is nearest."""
+    def line_of(self, name: str) -> int:
+        """The first line that holds the name as a word."""
+        word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
         lines = self.text.splitlines()
-        number = next((i for i, line in enumerate(lines, 1) if name in line), 1)
+        return next((i for i, line in enumerate(lines, 1) if word.search(line)), 1)
+
+    def refuse(self, what: str, name: str, known: Iterable[str]) -> UsageError:
+        """Say which name is unknown, on which line, and which known one is nearest."""
         near = difflib.get_close_matches(name, list(known), n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "state it in one of the grammar's files"
-        return UsageError(f"{self.file}:{number}: {what} `{name}` is not known", hint=hint)
+        hint = (
+            f"did you mean `{near[0]}`?" if near else f"state it in a file of the grammar; {HINT}"
+        )
+        return UsageError(
+            f"{self.file}:{self.line_of(name)}: {what} `{name}` is not known", hint=hint
+        )
 
 
-def _parse(text: str, name: str) -> GrammarFile:
+def _parse(place: Place) -> GrammarFile:
     try:
-        return msgspec.convert(tomllib.loads(text), GrammarFile)
+        return msgspec.convert(tomllib.loads(place.text), GrammarFile)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(
-            f"{name}: {error}", hint="docs/guides/write-a-grammar.md has what a grammar may hold"
-        ) from error
+        raise UsageError(f"{place.file}: {error}", hint=HINT) from error
 
 
 def _by_name(parsed: Mapping[str, GrammarFile], kind: str) -> dict[str, Any]:
@@ -235,49 +253,81 @@ def _make_sets(operators: Mapping[str, Operator]) -> dict[str, tuple[Operator, .
     return {name: tuple(members) for name, members in found.items()}
 
 
-def _read_flow(pattern: Pattern) -> tuple[Line, ...]:
+def _read_flow(pattern: Pattern, place: Place) -> tuple[Line, ...]:
     try:
         return read_flow(pattern.flow)
     except ValueError as error:
         raise UsageError(
-            f"the flow of the pattern `{pattern.name}`: {error}",
+            f"{place.file}:{place.line_of(pattern.name)}: the flow of the pattern "
+            f"`{pattern.name}`: {error}",
             hint="lines such as `h = activation(linear(x))`, with `?` for a step that may be left",
         ) from error
 
 
 def _check_file(grammar: Grammar, file: GrammarFile, place: Place) -> None:
     for layout in file.layout:
-        _check_kinds(grammar, layout.axes, place)
+        _check_known(layout.axes.values(), grammar.sizes, "the kind of size", place)
     for operator in file.operator:
-        _check_kinds(grammar, operator.sizes, place)
-        for taken in operator.takes:
-            if taken not in CLASSES and taken not in grammar.layouts:
-                raise place.refuse("the layout", taken, (*CLASSES, *grammar.layouts))
-        for helper in operator.helpers:
-            if helper not in grammar.helpers:
-                raise place.refuse("the helper", helper, tuple(grammar.helpers))
+        _check_known(operator.sizes.values(), grammar.sizes, "the kind of size", place)
+        _check_known(operator.takes, (*CLASSES, *grammar.layouts), "the layout", place)
+        _check_known(operator.helpers, grammar.helpers, "the helper", place)
+        _check_templates(operator, place)
+        _check_code(operator, place)
     for pattern in file.pattern:
-        _check_kinds(grammar, pattern.sizes, place)
+        _check_known(pattern.sizes.values(), grammar.sizes, "the kind of size", place)
         _check_pattern(grammar, pattern, place)
 
 
-def _check_kinds(grammar: Grammar, sizes: Mapping[str, str], place: Place) -> None:
-    for kind in sizes.values():
-        if kind not in grammar.sizes:
-            raise place.refuse("the kind of size", kind, tuple(grammar.sizes))
+def _check_known(names: Iterable[str], known: Iterable[str], what: str, place: Place) -> None:
+    known = tuple(known)
+    for name in names:
+        if name not in known:
+            raise place.refuse(what, name, known)
 
 
 def _check_pattern(grammar: Grammar, pattern: Pattern, place: Place) -> None:
     for members in pattern.choices.values():
-        for name in members:
-            if name not in grammar.operators:
-                raise place.refuse("the operator", name, tuple(grammar.operators))
+        _check_known(members, grammar.operators, "the operator", place)
+    lines = grammar.flows[pattern.name]
     known = (*grammar.operators, *grammar.sets, *pattern.choices)
-    for name in names_called(grammar.flows[pattern.name]):
-        if name not in known:
-            raise place.refuse("the operator or set", name, known)
-    for text in pattern.inputs.values():
-        if "[" not in text and not text.startswith(f"{LIKE} "):
-            for layout in text.split()[0].split("|"):
-                if layout not in grammar.layouts:
-                    raise place.refuse("the layout", layout, tuple(grammar.layouts))
+    _check_known(names_called(lines), known, "the operator or set", place)
+    layouts = [
+        layout
+        for text in pattern.inputs.values()
+        if "[" not in text and not text.startswith(f"{LIKE} ")
+        for layout in text.split()[0].split("|")
+    ]
+    _check_known(layouts, grammar.layouts, "the layout", place)
+    given = (*pattern.inputs, *(target for line in lines for target in line.targets))
+    _check_known(pattern.outputs, given, "the output", place)
+
+
+def _check_templates(operator: Operator, place: Place) -> None:
+    """Each place of a template is one that an operator has."""
+    known = {"dtype", "stored", "torch_dtype", *SHAPE_PLACES, *operator.args}
+    known |= {f"{arg}_{name}" for arg in operator.args for name in SHAPE_PLACES}
+    known |= {*operator.constants, *(f"{name}_rest" for name in operator.constants)}
+    known |= {*operator.sizes, *operator.inputs, *operator.weights, *operator.holds}
+    templates = (operator.code, operator.gives, *operator.inputs.values())
+    templates += (*operator.weights.values(), *operator.holds.values())
+    places = [name for text in templates for name in _PLACE.findall(text)]
+    _check_known(places, sorted(known), f"in `{operator.name}` the place", place)
+
+
+def _check_code(operator: Operator, place: Place) -> None:
+    text = _PLACE.sub("value", operator.code.strip())
+    *before, last = text.splitlines() or [""]
+    try:
+        ast.parse(last, mode="eval")
+        bodies = [ast.parse(line).body for line in before]
+    except SyntaxError as error:
+        raise _no_code(operator, place, str(error.msg)) from error
+    if any(not isinstance(statement, ast.Assign) for body in bodies for statement in body):
+        raise _no_code(operator, place, "a line before the last is no assignment")
+
+
+def _no_code(operator: Operator, place: Place, why: str) -> UsageError:
+    return UsageError(
+        f"{place.file}:{place.line_of(operator.name)}: the code of `{operator.name}`: {why}",
+        hint="assignments, one a line, then one expression, as in `torch.tanh({x})`",
+    )

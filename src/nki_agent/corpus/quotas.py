@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -61,6 +61,8 @@ class _Shelf:
     """What is chosen so far, counted by everything that has a limit."""
 
     total: int
+    least: Mapping[BoundKind, int]
+    """Places that are kept for each kind of bound."""
     chosen: dict[str, Passed]
     counts: Counter[object]
 
@@ -79,7 +81,7 @@ class _Shelf:
             if self.counts[key] >= most:
                 return f"{what} has its {most} tasks"
         others = sum(
-            max(0, math.ceil(BOUND_SHARE * self.total) - self.counts[kind])
+            max(0, self.least[kind] - self.counts[kind])
             for kind in BoundKind
             if kind is not task.bound
         )
@@ -99,13 +101,15 @@ class _Shelf:
 def choose(passed: Iterable[Passed], *, root: int, total: int = TOTAL) -> Choice:
     """Take up to `total` tasks: first what fills each minimum, then whatever still has room."""
     tasks = sorted(passed, key=lambda t: (seed_for(root, "quota", t.candidate.id), t.candidate.id))
-    shelf = _Shelf(total=total, chosen={}, counts=Counter())
+    there = Counter(t.bound for t in tasks)
+    least = {kind: min(math.ceil(BOUND_SHARE * total), there[kind]) for kind in BoundKind}
+    shelf = _Shelf(total=total, least=least, chosen={}, counts=Counter())
     for family, share in FAMILY_LEAST.items():
-        _fill(shelf, tasks, share, key=family, fits=lambda t, f=family: t.candidate.family is f)
+        _fill(shelf, [t for t in tasks if t.candidate.family is family], share, key=family)
     for rank, share in RANK_LEAST.items():
-        _fill(shelf, tasks, share, key=("rank", rank), fits=lambda t, r=rank: t.rank == r)
+        _fill(shelf, [t for t in tasks if t.rank == rank], share, key=("rank", rank))
     for kind in BoundKind:
-        _fill(shelf, tasks, BOUND_SHARE, key=kind, fits=lambda t, k=kind: t.bound is k)
+        _fill(shelf, [t for t in tasks if t.bound is kind], BOUND_SHARE, key=kind)
     reasons: dict[str, str] = {}
     for task in tasks:
         if task.candidate.id in shelf.chosen:
@@ -124,19 +128,13 @@ def choose(passed: Iterable[Passed], *, root: int, total: int = TOTAL) -> Choice
     )
 
 
-def _fill(
-    shelf: _Shelf,
-    tasks: Sequence[Passed],
-    share: float,
-    *,
-    key: object,
-    fits: Callable[[Passed], bool],
-) -> None:
+def _fill(shelf: _Shelf, tasks: Sequence[Passed], share: float, *, key: object) -> None:
+    """Take of these tasks, all of which count under `key`, until it has its share."""
     least = math.ceil(share * shelf.total)
     for task in tasks:
         if shelf.counts[key] >= least:
             return
-        if task.candidate.id not in shelf.chosen and fits(task) and not shelf.has_room(task):
+        if task.candidate.id not in shelf.chosen and not shelf.has_room(task):
             shelf.take(task)
 
 
