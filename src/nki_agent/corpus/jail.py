@@ -1,0 +1,74 @@
+"""The locked process in which foreign task files are run.
+
+Law: it has no network and no file, and is ended at its limits; an answer is bytes that foreign code
+may have made.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+from nki_agent.base.diagnostic import clean
+from nki_agent.sandbox.outcome import GIB, MIB, Limits, OutcomeKind
+from nki_agent.sandbox.pool import Sandbox
+from nki_agent.sandbox.task_host import list_preload
+
+PRELOAD: Final = ("nki_agent.corpus.trace",)
+SECONDS: Final = 60
+"""For one file."""
+MEMORY_BYTES: Final = 8 * GIB
+RESULT_BYTES: Final = 64 * MIB
+
+
+class Jail:
+    """One such process at a time, started when it is first asked."""
+
+    def __init__(
+        self, entry: str, *, allow_unsandboxed: bool, preload: tuple[str, ...] = PRELOAD
+    ) -> None:
+        """`entry` is `module:function`, from bytes to bytes. Nothing is started yet."""
+        self._entry = entry
+        self._preload = preload
+        self._allow_unsandboxed = allow_unsandboxed
+        self._sandbox: Sandbox | None = None
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        if self._sandbox is not None:
+            self._sandbox.close()
+
+    def ask(self, data: bytes) -> bytes | str:
+        """The answer; a text says why there is none."""
+        if self._sandbox is None:
+            self._sandbox = self._start()
+        outcome = self._sandbox.run(data)
+        match outcome.kind:
+            case OutcomeKind.RESULT:
+                return outcome.data
+            case (
+                OutcomeKind.TIMEOUT
+                | OutcomeKind.MEMORY
+                | OutcomeKind.RAISED
+                | OutcomeKind.KILLED
+                | OutcomeKind.EXITED
+                | OutcomeKind.OVERSIZE
+            ):
+                return clean(outcome.detail)
+
+    def _start(self) -> Sandbox:
+        limits = Limits(
+            seconds=SECONDS,
+            cpu_seconds=SECONDS,
+            memory_bytes=MEMORY_BYTES,
+            result_bytes=RESULT_BYTES,
+        )
+        return Sandbox(
+            self._entry,
+            limits=limits,
+            preload=(*list_preload(), *self._preload),
+            allow_unsandboxed=self._allow_unsandboxed,
+        )
