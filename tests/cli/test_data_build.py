@@ -8,7 +8,7 @@ import pytest
 
 from nki_agent.base.linefile import read_records
 from nki_agent.corpus.freeze import read_frozen
-from nki_agent.corpus.looking import SCHEMA, Looked
+from nki_agent.corpus.looked import SCHEMA, Looked
 from nki_agent.corpus.stored import read_tasks
 from tests.cli.calling import Called, call
 from tests.cli.test_full_disk import run_on_disk

@@ -6,7 +6,7 @@ import pytest
 
 from nki_agent.base.errors import TaskError
 from nki_agent.corpus.canonical import canonical_graph, distance
-from nki_agent.corpus.follow import GraphError
+from nki_agent.corpus.nodes import GraphError
 from tests.corpus.tasks import HEAD, declared, given, with_weights
 
 LINEAR = "return F.linear(x, weight, bias)"

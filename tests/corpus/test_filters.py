@@ -8,8 +8,8 @@ import sys
 import msgspec
 import pytest
 
-from nki_agent.corpus.candidate import Candidate
-from nki_agent.corpus.filters import Passed, look_at
+from nki_agent.corpus.candidate import Candidate, Passed
+from nki_agent.corpus.filters import look_at
 from nki_agent.corpus.record import BoundKind, Family, Reason, Rejection
 from tests.corpus.candidates import HEAD, make_candidate
 

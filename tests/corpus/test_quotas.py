@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from nki_agent.corpus.candidate import Candidate
-from nki_agent.corpus.filters import Passed
+from nki_agent.corpus.candidate import Candidate, Passed
 from nki_agent.corpus.quotas import BOUND_SHARE, FAMILY_MOST, choose
 from nki_agent.corpus.record import BoundKind, Family, Reason
 

@@ -19,18 +19,18 @@ from nki_agent.base.errors import MachineError, UsageError
 from nki_agent.base.hashes import hash_bytes, hash_files, hash_text
 from nki_agent.base.linefile import LineFile
 from nki_agent.base.writing import new_folder
+from nki_agent.corpus.candidate import Passed
 from nki_agent.corpus.canonical import Graph
 from nki_agent.corpus.card import write_card
 from nki_agent.corpus.distances import summarise_distances
 from nki_agent.corpus.draw import plan_candidates
 from nki_agent.corpus.duplicates import Entry, drop_duplicates, reject
-from nki_agent.corpus.filters import Passed
 from nki_agent.corpus.fingerprint import Fingerprint
 from nki_agent.corpus.freeze import Frozen, Recipe, find_difference, freeze, read_frozen
 from nki_agent.corpus.grammar import Grammar, read_grammar
 from nki_agent.corpus.known import read_folder, read_own
 from nki_agent.corpus.leaks import Leaks
-from nki_agent.corpus.looking import ENTRY, SCHEMA, Looked, Order, make_looker
+from nki_agent.corpus.looked import ENTRY, SCHEMA, Looked, Order
 from nki_agent.corpus.page import write_stats_page
 from nki_agent.corpus.quotas import choose
 from nki_agent.corpus.record import CorpusTask, Origin, Reason, Rejection
@@ -217,6 +217,8 @@ def _work(orders: Iterator[bytes], *, workers: int) -> Generator[bytes | Failure
     if workers > 1:
         yield from Crew(entry=ENTRY, workers=workers, seconds=SECONDS).work(orders)
     else:
+        from nki_agent.corpus.looking import make_looker  # noqa: PLC0415 - PyTorch is heavy
+
         yield from map(make_looker(), orders)
 
 

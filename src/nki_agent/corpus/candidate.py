@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nki_agent.base.hashes import hash_text
-from nki_agent.corpus.record import Family
+from nki_agent.corpus.record import BoundKind, Family
 
 ID_DIGITS = 6
 
@@ -23,6 +23,21 @@ class Candidate:
     level: int
     index: int
     """Its number among those of its pattern."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """A candidate that is fit to be a task, and what was measured of it."""
+
+    candidate: Candidate
+    rank: int
+    """The highest rank of a tensor."""
+    dtype: str
+    """Of the first input."""
+    tolerance: str
+    bound: BoundKind
+    bound_ns: float
+    """The bound on the latency at the perf shapes on trn2."""
 
 
 def name_candidate(family: Family, pattern: str, source: str) -> str:

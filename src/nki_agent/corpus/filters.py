@@ -18,9 +18,9 @@ import numpy as np
 
 from nki_agent.base.errors import TaskError, UnfitTaskError
 from nki_agent.base.seeds import seed_for
-from nki_agent.corpus.candidate import Candidate
+from nki_agent.corpus.candidate import Candidate, Passed
 from nki_agent.corpus.effort import BOUND_NS, measure_effort
-from nki_agent.corpus.record import BoundKind, Reason, Rejection
+from nki_agent.corpus.record import Reason, Rejection
 from nki_agent.corpus.watching import find_redundant, watch
 from nki_agent.task.handed import HandedFiles
 from nki_agent.task.lint import lint_task
@@ -57,21 +57,6 @@ _NOTES: Mapping[str, Reason] = MappingProxyType(
     }
 )
 _ORDER = tuple(Reason)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
-    """A candidate that is fit to be a task, and what was measured of it."""
-
-    candidate: Candidate
-    rank: int
-    """The highest rank of a tensor."""
-    dtype: str
-    """Of the first input."""
-    tolerance: str
-    bound: BoundKind
-    bound_ns: float
-    """The bound on the latency at the perf shapes on trn2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,18 +16,13 @@ import torch.nn.functional as nnf
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nki_agent.base.errors import NkiAgentError
 from nki_agent.corpus.composites import COMPOSITES, attend
-from nki_agent.corpus.nodes import MOVE, Node, Nodes, Operand
+from nki_agent.corpus.nodes import MOVE, GraphError, Node, Nodes, Operand
 from nki_agent.corpus.opaque import describe_options, split_axes
 from nki_agent.corpus.pointwise import RULES, Formula, write_pointwise
 from nki_agent.corpus.strides import Reading, read_view
 
 META = "meta"
-
-
-class GraphError(NkiAgentError):
-    """A reference that cannot be followed without data; the message says why."""
 
 
 # fmt: off

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Final, Self
 
+import msgspec
+
 from nki_agent.base.diagnostic import clean
+from nki_agent.corpus.fingerprint import Fingerprint
 from nki_agent.sandbox.outcome import GIB, MIB, Limits, OutcomeKind
 from nki_agent.sandbox.pool import Sandbox
 from nki_agent.sandbox.task_host import list_preload
@@ -18,6 +21,13 @@ SECONDS: Final = 60
 """For one file."""
 MEMORY_BYTES: Final = 8 * GIB
 RESULT_BYTES: Final = 64 * MIB
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A fingerprint, or the reason why there is none."""
+
+    print: Fingerprint | None = None
+    reason: str = ""
 
 
 class Jail:

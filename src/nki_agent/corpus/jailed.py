@@ -9,15 +9,9 @@ import msgspec
 
 from nki_agent.base.errors import NkiAgentError
 from nki_agent.corpus.candidate import Candidate
-from nki_agent.corpus.fingerprint import Fingerprint, take_fingerprint
+from nki_agent.corpus.fingerprint import take_fingerprint
+from nki_agent.corpus.jail import Answer
 from nki_agent.corpus.looking import look_further
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A fingerprint, or the reason why there is none."""
-
-    print: Fingerprint | None = None
-    reason: str = ""
 
 
 def answer(payload: bytes) -> bytes:

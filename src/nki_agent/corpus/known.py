@@ -21,8 +21,7 @@ from nki_agent.bench.importers.formats import AUTO, find_format, read_drafts
 from nki_agent.bench.importers.listing import read_listing
 from nki_agent.bench.suite import SUITE_FILE, builtin_suite, read_suite
 from nki_agent.corpus.fingerprint import Fingerprint, read_text, take_fingerprint
-from nki_agent.corpus.jail import Jail
-from nki_agent.corpus.jailed import Answer
+from nki_agent.corpus.jail import Answer, Jail
 from nki_agent.corpus.leaks import Known
 
 ENTRY: Final = "nki_agent.corpus.jailed:answer"

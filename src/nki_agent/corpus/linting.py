@@ -17,9 +17,9 @@ from nki_agent.base.errors import TaskError
 from nki_agent.corpus.chat import ChatRow
 from nki_agent.corpus.chat_lint import lint_row, list_texts
 from nki_agent.corpus.fingerprint import Fingerprint, take_fingerprint
-from nki_agent.corpus.follow import GraphError
 from nki_agent.corpus.known import read_folder, read_own
 from nki_agent.corpus.leaks import Leaks
+from nki_agent.corpus.nodes import GraphError
 from nki_agent.corpus.publishing import FOLDER as TRAJECTORIES
 from nki_agent.corpus.record import CorpusTask
 from nki_agent.corpus.stored import read_solutions

@@ -15,36 +15,12 @@ from msgspec.structs import replace
 from nki_agent.base.errors import TaskError
 from nki_agent.corpus.candidate import Candidate
 from nki_agent.corpus.draw import draw_candidate
-from nki_agent.corpus.filters import Passed, look_at
-from nki_agent.corpus.fingerprint import Fingerprint, take_fingerprint
-from nki_agent.corpus.follow import GraphError
+from nki_agent.corpus.filters import look_at
+from nki_agent.corpus.fingerprint import take_fingerprint
 from nki_agent.corpus.grammar import Grammar, read_grammar
+from nki_agent.corpus.looked import Looked, Order
+from nki_agent.corpus.nodes import GraphError
 from nki_agent.corpus.record import Reason, Rejection
-
-SCHEMA = 1
-ENTRY = "nki_agent.corpus.looking:make_looker"
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """Which candidate of a grammar."""
-
-    grammar: str
-    """A path; empty for ours."""
-    root: int
-    pattern: str
-    index: int
-
-
-class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one order."""
-
-    schema: int = SCHEMA
-    pattern: str
-    index: int
-    passed: Passed | None = None
-    print: Fingerprint | None = None
-    rejection: Rejection | None = None
-    """Neither this nor `passed` where nothing fits together in the pattern."""
 
 
 def make_looker() -> Callable[[bytes], bytes]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nki_agent.base.errors import NkiAgentError
 from nki_agent.corpus.strides import (
     Nest,
     Reading,
@@ -29,6 +30,10 @@ _CHAINS = frozenset({ADD, MUL, MAX, MIN, "and", "or"})
 _NEUTRAL = {ADD: 0.0, MUL: 1.0}
 _INVERSE = frozenset({"recip", "not"})
 """Twice is never."""
+
+
+class GraphError(NkiAgentError):
+    """A reference that cannot be followed without data; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from nki_agent.corpus.follow import Before, Follower, GraphError
+from nki_agent.corpus.follow import Before, Follower
+from nki_agent.corpus.nodes import GraphError
 from nki_agent.task.form import FileForm
 from nki_agent.task.tensors import find_torch_dtype
 from nki_agent.task.values import is_tensor

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nki_agent.base.seeds import seed_for
-from nki_agent.corpus.filters import Passed
+from nki_agent.corpus.candidate import Passed
 from nki_agent.corpus.record import BoundKind, Family, Reason, Rejection
 
 TOTAL = 6_000

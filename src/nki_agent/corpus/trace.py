@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from nki_agent.base.errors import TaskError
-from nki_agent.corpus.follow import Before, Follower, GraphError
-from nki_agent.corpus.nodes import Node
+from nki_agent.corpus.follow import Before, Follower
+from nki_agent.corpus.nodes import GraphError, Node
 from nki_agent.corpus.numpy_form import run_numpy
 from nki_agent.task.declaration import DEV, ODD, PERF, Declaration, Declared
 from nki_agent.task.form import FileForm, find_form

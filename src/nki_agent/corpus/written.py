@@ -17,7 +17,7 @@ from nki_agent.base.diagnostic import clean
 from nki_agent.base.writing import path_error
 from nki_agent.corpus.candidate import Candidate, name_candidate
 from nki_agent.corpus.jail import Jail
-from nki_agent.corpus.looking import Looked
+from nki_agent.corpus.looked import Looked
 from nki_agent.corpus.record import Family, Reason, Rejection
 
 PATTERN: Final = "written"
