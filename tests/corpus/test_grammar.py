@@ -65,6 +65,7 @@ def test_grammar_may_be_a_folder_of_files(tmp_path: Path) -> None:
         ("level = 1", "levels = 1", r"own.toml.*levels"),
         ("y = activation(x)", "y = x", r"own.toml.*pattern `unary`.*`y = x`"),
         ('name = "tanh"', 'name = "relu"', "`relu` is stated twice"),
+        ('sets = ["activation"], words = "tanh"', 'sets = ["relu"], words = "tanh"', "`relu` of"),
         ("size = [{", "size = [", "own.toml"),
         ('code = "torch.tanh({x})"', 'code = "torch.tanh({z})"', r"own.toml:\d+.*`z`"),
         ('code = "torch.tanh({x})"', 'code = "torch.tanh({x}"', r"own.toml:\d+.*`tanh`"),

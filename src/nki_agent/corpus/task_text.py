@@ -211,7 +211,9 @@ def _write_line(head: str, text: str, taken: set[str]) -> list[str]:
 def _break_call(head: str, text: str) -> list[str]:
     """A call with its arguments on a line of their own; nothing where they have no room."""
     body = ast.parse(text, mode="eval").body
-    if not isinstance(body, ast.Call):
+    if not isinstance(body, ast.Call) or any(
+        isinstance(node, ast.Call) for node in ast.walk(body.func)
+    ):
         return []
     function = _polish(ast.unparse(body.func))
     row = _polish(ast.unparse(body)).removeprefix(function)[1:-1]
