@@ -8,8 +8,10 @@ import pytest
 
 from nki_agent.base.errors import UsageError
 from nki_agent.corpus.draw import draw_candidates
+from nki_agent.corpus.flow import names_called
 from nki_agent.corpus.grammar import read_grammar
 from nki_agent.corpus.record import Family
+from tests.source import ROOT
 
 SMALL = """
 size = [{ name = "rows", dev = [20, 40], odd = [21, 37], perf = [4096, 8192] }]
@@ -63,6 +65,7 @@ def test_grammar_may_be_a_folder_of_files(tmp_path: Path) -> None:
         ("level = 1", "levels = 1", r"own.toml.*levels"),
         ("y = activation(x)", "y = x", r"own.toml.*pattern `unary`.*`y = x`"),
         ('name = "tanh"', 'name = "relu"', "`relu` is stated twice"),
+        ('sets = ["activation"], words = "tanh"', 'sets = ["relu"], words = "tanh"', "`relu` of"),
         ("size = [{", "size = [", "own.toml"),
         ('code = "torch.tanh({x})"', 'code = "torch.tanh({z})"', r"own.toml:\d+.*`z`"),
         ('code = "torch.tanh({x})"', 'code = "torch.tanh({x}"', r"own.toml:\d+.*`tanh`"),
@@ -81,3 +84,22 @@ def test_grammar_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_grammar(tmp_path / "none.toml")
     with pytest.raises(UsageError, match="holds no grammar"):
         read_grammar(tmp_path)
+
+
+def test_grammar_of_the_guide_can_be_drawn_from(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/write-a-grammar.md").read_text("utf-8")
+    text = guide.partition("```toml\n")[2].partition("```")[0]
+    grammar = read_grammar(write(tmp_path, text))
+    found = {c.operators for c in draw_candidates(grammar, root=0, number=20)}
+    assert found == {("bias",), ("bias", "tanh")}
+
+
+def test_grammar_operators_are_all_drawn_by_some_pattern() -> None:
+    grammar = read_grammar()
+    reached = {
+        operator.name
+        for pattern in grammar.patterns.values()
+        for name in names_called(grammar.flows[pattern.name])
+        for operator in grammar.operators_named(name, pattern)
+    }
+    assert set(grammar.operators) - reached == set()

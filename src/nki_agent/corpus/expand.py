@@ -286,7 +286,7 @@ class _Expander:
         is_once = operator.code.count("{" + name + "}") <= 1
         return is_once and len(value.text) <= INLINE_MAX and "\n" not in operator.code
 
-    def hoist(self, text: str, name: str = "hidden") -> str:
+    def hoist(self, text: str, name: str = "inner") -> str:
         name = self.fresh(name)
         self.assign((name,), text)
         return name

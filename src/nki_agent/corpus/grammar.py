@@ -268,6 +268,12 @@ def _check_file(grammar: Grammar, file: GrammarFile, place: Place) -> None:
     for layout in file.layout:
         _check_known(layout.axes.values(), grammar.sizes, "the kind of size", place)
     for operator in file.operator:
+        for name in set(operator.sets) & set(grammar.operators):
+            raise UsageError(
+                f"{place.file}:{place.line_of(operator.name)}: the set `{name}` of "
+                f"`{operator.name}` is called as an operator is",
+                hint="give the set another name",
+            )
         _check_known(operator.sizes.values(), grammar.sizes, "the kind of size", place)
         _check_known(operator.takes, (*CLASSES, *grammar.layouts), "the layout", place)
         _check_known(operator.helpers, grammar.helpers, "the helper", place)

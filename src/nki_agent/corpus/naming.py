@@ -28,7 +28,8 @@ def name_tensors(draft: Draft) -> dict[str, str]:
         taken.add(tensor.base)
     others = [t for t in draft.inputs if t not in own]
     _name_all(others, names, taken)
-    _name_all(draft.weights, names, taken | set(draft.holds))
+    # An attribute may be called as a local value is, and no two arguments of a kernel alike.
+    _name_all(draft.weights, names, set(names.values()) | set(draft.holds))
     return names
 
 

@@ -196,6 +196,8 @@ def _write_line(head: str, text: str, taken: set[str]) -> list[str]:
     """One line, after others that name parts of it where it is too long."""
     lines: list[str] = []
     while len(_METHOD) + len(head) + len(_polish(text)) > WIDTH:
+        if broken := _break_call(head, text):
+            return [*lines, *broken]
         name = _fresh("part", taken)
         part, rest = _take_part(text, name)
         if not part:
@@ -204,6 +206,20 @@ def _write_line(head: str, text: str, taken: set[str]) -> list[str]:
         lines.append(f"{name} = {_polish(part)}")
         text = rest
     return [*lines, head + _polish(text)]
+
+
+def _break_call(head: str, text: str) -> list[str]:
+    """A call with its arguments on a line of their own; nothing where they have no room."""
+    body = ast.parse(text, mode="eval").body
+    if not isinstance(body, ast.Call) or any(
+        isinstance(node, ast.Call) for node in ast.walk(body.func)
+    ):
+        return []
+    function = _polish(ast.unparse(body.func))
+    row = _polish(ast.unparse(body)).removeprefix(function)[1:-1]
+    if len(_METHOD + _BODY) + len(row) > WIDTH or len(_METHOD) + len(head + function) >= WIDTH:
+        return []
+    return [f"{head}{function}(", _BODY + row, ")"]
 
 
 def _fresh(name: str, taken: set[str]) -> str:
