@@ -30,7 +30,9 @@ INLINE_MAX = 64
 """Characters of an expression that is put into another one; longer ones get a name."""
 _ROWS_RANK = 2
 _NAME = re.compile(r"\w+")
-_ONE_CALL = re.compile(r"(?:(?:torch|F)\.\w+\(\{x\}[^({]*\)|\{x\}\.\w+\([^({]*\)|\{x\} [+*-] \{y\})")
+_ONE_CALL = re.compile(
+    r"(?:(?:torch|F)\.\w+\(\{x\}[^({]*\)|\{x\}\.\w+\([^({]*\)|\{x\} [+*-] \{y\})"
+)
 _KEPT_SHARE = 0.5
 _TRIES = 8
 
@@ -104,9 +106,7 @@ def expand(grammar: Grammar, pattern: Pattern, rng: np.random.Generator) -> Draf
         NothingFits: no operator of a set takes what comes to it.
     """
     dtype = str(rng.choice(list(pattern.dtypes)))
-    draft = Draft(
-        pattern=pattern, dtype=dtype, is_wide=pattern.wide and dtype == BFLOAT16
-    )
+    draft = Draft(pattern=pattern, dtype=dtype, is_wide=pattern.wide and dtype == BFLOAT16)
     expander = _Expander(grammar=grammar, draft=draft, rng=rng)
     for name, text in pattern.inputs.items():
         expander.declare_input(name, text)
@@ -158,7 +158,9 @@ class _Expander:
             if recipe.startswith(CODES):
                 dtype, _, recipe = recipe.partition(" ")
             axes = split_shape(found.shape or ", ".join(found.axes))
-        tensor = self.add_tensor(self.draft.inputs, base=name, axes=axes, dtype=dtype, recipe=recipe)
+        tensor = self.add_tensor(
+            self.draft.inputs, base=name, axes=axes, dtype=dtype, recipe=recipe
+        )
         self.draft.values[name] = Value(
             text=tensor.token,
             axes=axes,
@@ -293,7 +295,9 @@ class _Expander:
         """A local name that is not taken yet."""
         taken = {target for s in self.draft.statements for target in s.targets}
         taken |= set(self.draft.values) | {
-            target for line in self.grammar.flows[self.draft.pattern.name] for target in line.targets
+            target
+            for line in self.grammar.flows[self.draft.pattern.name]
+            for target in line.targets
         }
         number, found = 1, name
         while found in taken:

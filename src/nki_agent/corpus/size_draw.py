@@ -160,9 +160,7 @@ def count(axes: Axes, sizes: Mapping[str, int]) -> int:
     return math.prod(evaluate(axis, sizes) for axis in axes)
 
 
-def _fit_perf(
-    sizes: Sizes, kinds: Mapping[str, SizeKind], draft: Draft, axes: list[Axes]
-) -> None:
+def _fit_perf(sizes: Sizes, kinds: Mapping[str, SizeKind], draft: Draft, axes: list[Axes]) -> None:
     """Step along the choices of each kind until the bytes are within their range."""
     low, high = PERF_BYTES
     item = _ITEM_BYTES[draft.dtype]

@@ -29,17 +29,19 @@ _TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn", "uint8": "uint8"}
 _BODY, _METHOD = "    ", "        "
 
 
-def write_task(draft: Draft, shapes: Mapping[str, Mapping[str, int]], rng: np.random.Generator) -> str:
+def write_task(
+    draft: Draft, shapes: Mapping[str, Mapping[str, int]], rng: np.random.Generator
+) -> str:
     """The whole file."""
     names = name_tensors(draft)
     updated = _choose_update(draft, rng)
-    is_function = (
-        not draft.weights and not draft.holds and rng.random() < _FUNCTION_SHARE
-    )
+    is_function = not draft.weights and not draft.holds and rng.random() < _FUNCTION_SHARE
     returned = [n for n in draft.pattern.outputs if n != f"new_{updated}"]
     body = _write_body(draft, names, returned, updated)
-    code = _write_function(draft, names, body, returned) if is_function else _write_module(
-        draft, names, body, returned
+    code = (
+        _write_function(draft, names, body, returned)
+        if is_function
+        else _write_module(draft, names, body, returned)
     )
     code = "\n\n\n".join([*draft.helpers.values(), code])
     blocks = [
@@ -143,11 +145,13 @@ def _write_body(
 ) -> list[str]:
     statements = list(draft.statements)
     results = [draft.values[n].text for n in returned]
-    casts = [
-        draft.is_wide and draft.values[n].dtype == WORK for n in returned
-    ]
+    casts = [draft.is_wide and draft.values[n].dtype == WORK for n in returned]
     last = statements[-1] if statements else None
-    if last is not None and last.targets == (results[0],) and not (len(results) > 1 or casts[0] or updated):
+    if (
+        last is not None
+        and last.targets == (results[0],)
+        and not (len(results) > 1 or casts[0] or updated)
+    ):
         statements.pop()
         results = [last.text]
     lines = _write_widening(draft, names)
@@ -268,13 +272,15 @@ def _write_module(
 def _annotation(returned: Sequence[str]) -> str:
     if len(returned) == 1:
         return "torch.Tensor"
-    inner = ", ".join(["torch.Tensor"] * len(returned)) if len(returned) <= _MANY else "torch.Tensor, ..."
+    inner = (
+        ", ".join(["torch.Tensor"] * len(returned))
+        if len(returned) <= _MANY
+        else "torch.Tensor, ..."
+    )
     return f"tuple[{inner}]"
 
 
-def _write_signature(
-    head: str, arguments: Sequence[str], result: str, *, indent: str
-) -> list[str]:
+def _write_signature(head: str, arguments: Sequence[str], result: str, *, indent: str) -> list[str]:
     row = ", ".join(arguments)
     tail = f") -> {result}:"
     if len(indent) + len(head) + len(row) + len(tail) <= WIDTH:
