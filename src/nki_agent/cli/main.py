@@ -34,6 +34,7 @@ COMMANDS = {
     "task": "Whether task files are fit to judge kernels by.",
     "run": "Run a script that imports `nki`, on our simulator.",
     "bench": "Suites of tasks, and authors measured on them.",
+    "data": "Training tasks, their verified solutions, and trajectories.",
     "train": "Train a model: on dialogues, then by what the judge says of its own kernels.",
     "skill": "Write a skill folder for a coding agent.",
     "workspace": "Lay out a task for a coding agent, and judge what it wrote.",

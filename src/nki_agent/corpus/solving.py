@@ -7,6 +7,7 @@ failed is. Rows are in the order of the tasks, whatever the number of processes.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ from nki_agent.verify.verdict import Verdict
 AUTHOR: Final = "builtin"
 ENTRY: Final = "nki_agent.corpus.solving:make_solver"
 REASON_CHARACTERS: Final = 300
+_NUMBERS = re.compile(r"[\[(]?\b\d+(?:, \d+)*\b[\])]?")
 
 
 class SolveOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +66,6 @@ class Progress:
     total: int
     done: int = 0
     solved: int = 0
-    begun_with: int = 0
-    """Tasks that were done before this run."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Why tasks are unsolved: the author's node and reason."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -129,7 +129,6 @@ class Solving:
                 total=len(wanted),
                 done=len(known),
                 solved=sum(known),
-                begun_with=len(known),
                 reasons=reasons,
             )
             for row, answer in zip(left, self._work(left), strict=True):
@@ -162,8 +161,12 @@ class Solving:
 
 
 def describe(row: Unsolved) -> str:
-    """The reason as it is counted."""
-    return f"{row.node}: {row.reason}"
+    """The reason as it is counted: without its numbers, which are the task's.
+
+    >>> _NUMBERS.sub("…", "`dst` [3, 57] has 128 rows")
+    '`dst` … has … rows'
+    """
+    return f"{row.node}: {_NUMBERS.sub('…', row.reason)}"
 
 
 def describe_failure(failure: Failure) -> str:

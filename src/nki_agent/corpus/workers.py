@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import IO, Final
 
 import msgspec
 
@@ -33,6 +33,8 @@ Answerer = Callable[[bytes], bytes]
 Failure = Faulted | Lost | Unusable
 AHEAD: Final = 32
 """Orders for each process that may wait behind one that takes long."""
+START_SECONDS: Final = 300.0
+STOPPED: Final = "the work was stopped"
 ATTEMPTS: Final = 2
 """Processes that an order may cost."""
 GROWTH_BYTES: Final = 1 << 30
@@ -41,9 +43,7 @@ _HEAD: Final = struct.Struct("<cQ")
 _ANSWER, _FAILURE = b"A", b"F"
 _LAST: Final = {_ANSWER: b"a", _FAILURE: b"f"}
 """The same, from a process that has grown and ends now."""
-_ONE_THREAD: Final = {
-    name: "1" for name in ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-}
+_LIBRARIES: Final = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _BOOT: Final = (
     "import sys; sys.path.extend(p for p in sys.argv[2:] if p not in sys.path); "
     "from nki_agent.corpus.workers import main; main(sys.argv[1])"
@@ -58,6 +58,7 @@ class Crew:
     """`module:function`; the function makes an `Answerer`, once in each process."""
     workers: int
     seconds: float = 300.0
+    """For one order; a process that starts is waited for apart."""
 
     def __post_init__(self) -> None:
         """Refuse a crew of nobody."""
@@ -88,8 +89,11 @@ class Crew:
                 yield ready.pop(num_given)
                 num_given += 1
         finally:
+            # All are told before one is waited for: each may take the word that was for another.
             for hand in hands:
                 hand.stop()
+            for hand in hands:
+                hand.wait()
 
 
 class _Hand(threading.Thread):
@@ -115,18 +119,21 @@ class _Hand(threading.Thread):
             self._answers.put((order[0], self._carry_out(order[1])))
 
     def stop(self) -> None:
-        """End the process; returns when it is gone."""
-        self._is_stopped = True
+        """End the process; what it does is lost."""
+        with self._lock:
+            self._is_stopped = True  # from now on no process is started
+            if self._process is not None:
+                self._process.kill()
         self._waiting.put(None)
-        self._end()
+
+    def wait(self) -> None:
+        """Return when thread and process are gone; the thread alone closes the pipes it reads."""
         self.join()
         self._end()
 
     def _carry_out(self, order: bytes) -> bytes | Failure:
         reason = ""
         for _ in range(ATTEMPTS):
-            if self._is_stopped:
-                return Lost("the work was stopped")
             answer = self._ask(order)
             if not isinstance(answer, str):
                 return answer
@@ -136,29 +143,24 @@ class _Hand(threading.Thread):
     def _ask(self, order: bytes) -> bytes | Failure | str:
         """The answer; a text says why there is none."""
         with self._lock:
+            if self._is_stopped:
+                return STOPPED
             if self._process is None:
                 self._process = _start(self._crew.entry)
+                is_new = True
+            else:
+                is_new = False
             process = self._process
-        late = threading.Event()
-
-        def give_up() -> None:
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(self._crew.seconds, give_up)
-        timer.start()
         try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            _write(process.stdin, _ANSWER, order)
-            kind, data = _read(process.stdout)
+            if is_new:
+                _exchange(process, b"", seconds=START_SECONDS)
+            kind, data = _exchange(process, order, seconds=self._crew.seconds)
+        except TimeoutError as error:
+            self._end()
+            return str(error)
         except (OSError, EOFError):
             self._end()
-            if late.is_set():
-                return f"it takes longer than {self._crew.seconds:g} s"
             return f"its process ended with status {process.returncode}"
-        finally:
-            timer.cancel()
         if kind in _LAST.values():
             self._end()
             kind = kind.upper()
@@ -177,6 +179,31 @@ class _Hand(threading.Thread):
                 pipe.close()
 
 
+def _exchange(
+    process: subprocess.Popen[bytes], order: bytes, *, seconds: float
+) -> tuple[bytes, bytes]:
+    """Send an order and wait for the answer; a process that is late is killed."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(seconds, give_up)
+    timer.start()
+    try:
+        _write(process.stdin, _ANSWER, order)
+        return _read(process.stdout)
+    except (OSError, EOFError):
+        if late.is_set():
+            raise TimeoutError(f"it takes longer than {seconds:g} s") from None
+        raise
+    finally:
+        timer.cancel()
+
+
 def _start(entry: str) -> subprocess.Popen[bytes]:
     here = str(Path(__file__).resolve().parents[2])
     paths = dict.fromkeys([here, *(str(Path(p).absolute()) for p in sys.path if p)])
@@ -185,7 +212,7 @@ def _start(entry: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=os.environ | _ONE_THREAD,
+        env=os.environ | dict.fromkeys(_LIBRARIES, "1"),
     )
 
 
@@ -200,6 +227,7 @@ def main(entry: str) -> None:  # pragma: no cover - in the process
     answer: Answerer = getattr(importlib.import_module(module), name)()
     before = read_resident_bytes()
     with suppress(EOFError):
+        _write(taken, *_read(given))  # the first order only asks whether we are there
         while True:
             _, order = _read(given)
             kind, data = _answer(answer, order)
@@ -216,17 +244,17 @@ def _answer(answer: Answerer, order: bytes) -> tuple[bytes, bytes]:  # pragma: n
         return _FAILURE, msgspec.msgpack.encode(end_of(error))
 
 
-def _write(pipe: BinaryIO, kind: bytes, data: bytes) -> None:
+def _write(pipe: IO[bytes], kind: bytes, data: bytes) -> None:
     pipe.write(_HEAD.pack(kind, len(data)) + data)
     pipe.flush()
 
 
-def _read(pipe: BinaryIO) -> tuple[bytes, bytes]:
+def _read(pipe: IO[bytes]) -> tuple[bytes, bytes]:
     kind, size = _HEAD.unpack(_read_exactly(pipe, _HEAD.size))
     return kind, _read_exactly(pipe, size)
 
 
-def _read_exactly(pipe: BinaryIO, size: int) -> bytes:
+def _read_exactly(pipe: IO[bytes], size: int) -> bytes:
     data = pipe.read(size)
     if len(data) < size:
         raise EOFError

@@ -92,7 +92,7 @@ class TorchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             func,
             tensors,
             num_read=_count_read(name, args, outputs),
-            is_compute=not is_matmul and not _is_move(name),
+            is_compute=not is_matmul and not is_move(name),
         )
         self._note_depth(name, tensors, outputs)
         return result
@@ -101,7 +101,7 @@ class TorchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, name: str, tensors: list[torch.Tensor], outputs: list[torch.Tensor]
     ) -> None:
         record = self.record
-        if not _is_move(name):
+        if not is_move(name):
             record.only_moves = False
             record.is_exact &= name in _SELECTS
         if name == "_to_copy" and tensors[0].is_floating_point():
@@ -193,7 +193,8 @@ class TorchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.record.depth = max(self.record.depth, depth)
 
 
-def _is_move(name: str) -> bool:
+def is_move(name: str) -> bool:
+    """Whether the operation only moves data; `name` is as PyTorch's dispatcher gives it."""
     return name in _MOVES or name.startswith(_PADS)
 
 

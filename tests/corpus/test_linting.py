@@ -1,0 +1,63 @@
+"""A row of a trajectory that gives a benchmark task away is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from nki_agent.bench.suite import builtin_suite
+from nki_agent.corpus.chat import ChatMessage, ChatRow, Kind
+from nki_agent.corpus.linting import lint_corpus
+from nki_agent.corpus.publishing import FOLDER
+from nki_agent.corpus.record import CorpusTask, Family, Split
+from nki_agent.llm.protocol import Role
+from tests.corpus.tasks import declared
+
+TANH_ROWS = declared("return torch.softmax(x.cos(), -1)")
+BENCHMARK = builtin_suite().tasks[40]
+TEXTS = {
+    "names": f"As in {BENCHMARK.id}.",
+    "quotes": builtin_suite().find_task("l2-huber-rows").path.read_text(encoding="utf-8"),
+    "innocent": f"```python\n{TANH_ROWS}```",
+}
+
+
+def make_row(name: str, text: str) -> ChatRow:
+    messages = (
+        ChatMessage(role=Role.USER, content=text),
+        ChatMessage(role=Role.ASSISTANT, content="done"),
+    )
+    return ChatRow(
+        id=name,
+        task="c-none",
+        task_sha256="",
+        family=Family.NORM,
+        level=1,
+        kind=Kind.CLIMB,
+        split=Split.TRAIN,
+        dialect="nki",
+        target="trn2",
+        author="builtin",
+        messages=messages,
+        tools=(),
+        trained=(False, True),
+        num_tokens=1,
+        kernel_sha256="",
+        prompt_hash="",
+    )
+
+
+def test_rows_that_name_or_quote_a_benchmark_task_are_found(tmp_path: Path) -> None:
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    rows = [msgspec.json.encode(make_row(name, text)) for name, text in TEXTS.items()]
+    (folder / "train.jsonl").write_bytes(b"\n".join([*rows, b"{}", b""]))
+    tasks: tuple[CorpusTask, ...] = ()
+    found = lint_corpus(tmp_path, tasks, against=(), tell=print, allow_unsandboxed=False)
+    leaks = [f for f in found.faults if "the corpus has no task" not in f]
+    assert found.rows == len(TEXTS)
+    assert any("train.jsonl:1: names: it names" in fault for fault in leaks)
+    assert any("quotes: it quotes the reference of l2-huber-rows" in fault for fault in leaks)
+    assert any("train.jsonl:4: no row of ours" in fault for fault in leaks)
+    assert not any("innocent" in fault for fault in leaks)
