@@ -20,7 +20,6 @@ from nki_agent.cli.inputs import (
     JSON_HELP,
     TARGET_HELP,
     UNSANDBOXED_HELP,
-    WORKERS_MAX,
     Seed,
     read_target,
 )
@@ -29,6 +28,7 @@ from nki_agent.cli.screen import say, show, show_json
 from nki_agent.corpus.record import CorpusTask
 from nki_agent.corpus.solving import Progress, Solving
 from nki_agent.corpus.stored import read_tasks
+from nki_agent.farm.executor import WORKERS_MAX
 
 FOLDER_HELP = "A folder that `data build` has written. Its tasks' code runs on this machine."
 LIMIT_HELP = "Only the first so many tasks."

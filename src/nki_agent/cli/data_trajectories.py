@@ -25,7 +25,6 @@ from nki_agent.cli.inputs import (
     COUNT_MAX,
     JSON_HELP,
     UNSANDBOXED_HELP,
-    WORKERS_MAX,
     Seed,
     printable,
 )
@@ -35,6 +34,7 @@ from nki_agent.corpus.chat import Kind, make_counter
 from nki_agent.corpus.making import MADE_KINDS
 from nki_agent.corpus.publishing import FOLDER, TOKENS_MAX, Stats, publish
 from nki_agent.corpus.trajectories import REPAIRS, Making, Progress
+from nki_agent.farm.executor import WORKERS_MAX
 
 KINDS_HELP = f"Some of {', '.join(MADE_KINDS)}, joined by commas; all if left out."
 LIMIT_HELP = "Only the first so many solved tasks."
