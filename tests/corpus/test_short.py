@@ -2,10 +2,17 @@
 
 import ast
 
+from nki_agent.bench.suite import builtin_suite
 from nki_agent.corpus.record import Solution
-from nki_agent.corpus.short import short_form, shorten, shorten_task
-from tests.corpus.small import bench_row
+from nki_agent.corpus.short import short_form, shorten
+from nki_agent.task.loader import load_task
+from nki_agent.task.task import Task
 from tests.corpus.test_faults import KERNEL
+
+
+def find_task() -> Task:
+    entry = next(e for e in builtin_suite().tasks if e.id == "l1-rsqrt-2d")
+    return load_task(entry.path, name=entry.id)
 
 
 def make_solution(kernel: str) -> Solution:
@@ -32,23 +39,14 @@ def test_short_kernel_is_the_same_tree_without_its_texts() -> None:
     assert len(shorten(KERNEL)) < len(KERNEL)
 
 
-def test_short_task_keeps_names_shapes_and_the_reference() -> None:
-    text = shorten_task(bench_row("l1-rsqrt-2d").source)
-    assert "x: float32[M, N]" in text
-    assert "torch.rsqrt" in text
-    assert '"""' not in text
-    assert "SHAPES" not in text
-
-
 def test_what_does_not_fit_whole_is_not_made() -> None:
-    row, solution = bench_row("l1-rsqrt-2d"), make_solution(KERNEL)
-    found = short_form(row, solution)
+    task, solution = find_task(), make_solution(KERNEL)
+    found = short_form(task, solution)
     assert found is not None
-    assert found.prompt.startswith("NKI kernel for trn2.")
-    assert short_form(row, solution, tokens_max=60) is None
-    assert short_form(row, make_solution(KERNEL + "x = 1\n" * 300)) is None
+    assert "return torch.rsqrt(x)" in found.prompt.user
+    assert short_form(task, solution, tokens_max=20) is None
+    assert short_form(task, make_solution(KERNEL + "x = 1\n" * 300)) is None
 
 
 def test_tokens_are_counted_as_asked() -> None:
-    row, solution = bench_row("l1-rsqrt-2d"), make_solution(KERNEL)
-    assert short_form(row, solution, count=len) is None
+    assert short_form(find_task(), make_solution(KERNEL), count=len) is None

@@ -150,16 +150,17 @@ def _make_optimize(order: MakeOrder, desk: Desk) -> Made:
 
 
 def _make_short(order: MakeOrder, desk: Desk) -> Made:
-    found = short_form(order.row, order.solution)
+    task, target = desk.open(order.row), Target(order.solution.target)
+    found = short_form(task, order.solution)
     if found is None:
         return _made(order, Kind.SHORT, skipped=Counter({"too long": 1}))
-    task, target = desk.open(order.row), Target(order.solution.target)
     seed = seed_for(order.root_seed, order.row.id, Kind.SHORT.value)
     verdict = desk.judge_for(target).judge(Kernel.from_text(found.kernel), task, root_seed=seed)
     if not verdict.right:
         return _made(order, Kind.SHORT, skipped=Counter({f"is {verdict.stage.value}": 1}))
     messages = (
-        ChatMessage(role=Role.USER, content=found.prompt),
+        ChatMessage(role=Role.SYSTEM, content=found.prompt.system),
+        ChatMessage(role=Role.USER, content=found.prompt.user),
         ChatMessage(role=Role.ASSISTANT, content=f"```python\n{found.kernel}```\n"),
     )
     draft = Draft(
@@ -167,7 +168,7 @@ def _make_short(order: MakeOrder, desk: Desk) -> Made:
         author="builtin",
         messages=messages,
         trained=train_all(messages),
-        prompt_hash="",
+        prompt_hash=found.prompt.hash,
         kernel=found.kernel,
     )
     proof = _prove(order, found.kernel, verdict, desk)

@@ -1,8 +1,8 @@
-"""Tasks and kernels in few tokens, for models that read and write little.
+"""Kernels in few tokens, for models that read and write little.
 
 Law: the short kernel is the solution without what Python does not run (comments, docstrings,
-blank lines), so it computes the same; the short prompt says names, shapes, dtypes and the
-reference. What does not fit whole is not made.
+blank lines), so it computes the same; the prompt is the agent's short one, so that a model meets
+the same words when it is measured. What does not fit whole is not made.
 """
 
 from __future__ import annotations
@@ -11,35 +11,45 @@ import ast
 from dataclasses import dataclass
 from typing import Final
 
+from nki_agent.agent.ablation import PromptKind, make_ablation
+from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.prompt import Prompt, make_prompt
+from nki_agent.chip.spec import Target
 from nki_agent.corpus.chat import CountTokens, estimate_tokens
-from nki_agent.corpus.record import CorpusTask, Solution
+from nki_agent.corpus.record import Solution
+from nki_agent.task.task import Task
 
 TOKENS_MAX: Final = 256
 """Of the prompt, and of the kernel."""
-DECLARED: Final = ("INPUTS", "PARAMETERS", "OUTPUTS")
 INDENT: Final = 4
-HEAD: Final = "NKI kernel for {target}.\n"
+SHORT: Final = make_ablation(PromptKind.SHORT, None, mode=Mode.SINGLE_SHOT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortForm:
     """A prompt and the kernel that answers it."""
 
-    prompt: str
+    prompt: Prompt
     kernel: str
 
 
 def short_form(
-    task: CorpusTask,
+    task: Task,
     solution: Solution,
     *,
     tokens_max: int = TOKENS_MAX,
     count: CountTokens = estimate_tokens,
 ) -> ShortForm | None:
     """The short form of a task and its solution; None where one of both is too long."""
-    prompt = HEAD.format(target=solution.target) + shorten_task(task.source)
+    prompt = make_prompt(
+        task,
+        target=Target(solution.target),
+        mode=Mode.SINGLE_SHOT,
+        limits=Limits(),
+        ablation=SHORT,
+    )
     kernel = shorten(solution.kernel)
-    if count(prompt) > tokens_max or count(kernel) > tokens_max:
+    if count(prompt.system + prompt.user) > tokens_max or count(kernel) > tokens_max:
         return None
     return ShortForm(prompt=prompt, kernel=kernel)
 
@@ -59,32 +69,6 @@ def _outdent(line: str) -> str:
     """One blank for each level; `unparse` writes no text over several lines but in a docstring."""
     bare = line.lstrip()
     return " " * ((len(line) - len(bare)) // INDENT) + bare
-
-
-def shorten_task(source: str) -> str:
-    """A task file as its declarations without the braces, and the reference.
-
-    Sizes are left out: a kernel takes them from its arguments' shapes.
-    """
-    tree = ast.parse(source)
-    lines = []
-    body: list[ast.stmt] = []
-    for statement in tree.body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict()) if name in DECLARED:
-                found: dict[str, str] = ast.literal_eval(statement.value)
-                lines += [f"{key}: {_form(text)}" for key, text in found.items()]
-            case ast.Assign() | ast.Import() | ast.ImportFrom() | ast.Expr():
-                pass
-            case _:
-                body.append(statement)
-    reference = shorten(ast.unparse(ast.Module(body=body, type_ignores=[])))
-    return "\n".join((*lines, reference))
-
-
-def _form(declaration: str) -> str:
-    """A declaration without its recipe."""
-    return declaration.partition("]")[0] + "]"
 
 
 class _Bare(ast.NodeTransformer):

@@ -17,6 +17,7 @@ from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.base.seeds import rng_for
 from nki_agent.base.writing import path_error
+from nki_agent.corpus.publishing import FOLDER
 from nki_agent.train.config import DataPart
 from nki_agent.train.tokens import Template, Tokens
 
@@ -29,8 +30,8 @@ class Dialogue(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[dict[str, Any]] = []
     kind: str = ""
     split: str = "train"
-    trained: list[int] | None = None
-    """Places of the assistant's messages that are learned from; all where it is not given."""
+    trained: list[bool] | None = None
+    """For each message whether it is learned from; all of the assistant's where not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,8 @@ def tokenize_all(
 ) -> Iterator[tuple[Dialogue, Tokens | None]]:
     """Each row with its tokens; None where they are too many or none would be learned."""
     for row in dialogues.rows:
-        tokens = template.tokenize(row.messages, row.tools or None, trained=row.trained)
+        trained = None if row.trained is None else [i for i, t in enumerate(row.trained) if t]
+        tokens = template.tokenize(row.messages, row.tools or None, trained=trained)
         fits = len(tokens.ids) <= max_tokens and any(tokens.learned)
         yield row, tokens if fits else None
 
@@ -79,7 +81,7 @@ def tokenize_all(
 def _list_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    found = sorted(path.glob("trajectories*.jsonl"))
+    found = sorted((path / FOLDER).glob("*.jsonl"))
     if not found:
         raise UsageError(
             f"there are no dialogues in {path}",
