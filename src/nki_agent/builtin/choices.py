@@ -29,6 +29,8 @@ class Leaving(StrEnum):
     SCALAR = "scalar"
     BOTH = "both"
     """Half of each tile on either."""
+    SUITED = "suited"
+    """Both beside scores that stay in PSUM, where neither has time; else the Vector Engine."""
 
 
 Value = int | float | bool | str
@@ -48,7 +50,7 @@ class Choices:
     """How the steps of a tile are cut, so that engines need not wait for each other."""
     short_tiles: bool = False
     """Whether values between 16-bit tensors are 16 bits too, as the reference has them."""
-    leaving: Leaving = Leaving.VECTOR
+    leaving: Leaving = Leaving.SUITED
     """What copies turned operands out of PSUM."""
     packing: bool = True
     """Whether short rows share a partition."""
