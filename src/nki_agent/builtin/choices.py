@@ -52,6 +52,8 @@ class Choices:
     """Whether values between 16-bit tensors are 16 bits too, as the reference has them."""
     leaving: Leaving = Leaving.SUITED
     """What copies turned operands out of PSUM."""
+    parking: bool = True
+    """Whether tiles lie in PSUM that are read beside one from SBUF, where that is faster."""
     packing: bool = True
     """Whether short rows share a partition."""
     w_banks: int = 1
@@ -105,6 +107,7 @@ OPTIONS: Mapping[str, tuple[Value, ...]] = {
     "w_share": (0.0, 0.25, 0.5, 0.75),
     "row_group": (0, 256, 512, 1024),
     "tiling": (0, 1, 2, 3),
+    "parking": (False, True),
     "packing": (False, True),
     "depth_group": (1024, 2048, 4096),
     "transpose_cols": (512, 1024, 2048, 4096),

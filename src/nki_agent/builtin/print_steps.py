@@ -39,6 +39,10 @@ PositionText = Callable[[Access, Tile], tuple[str, str, str]]
 """The pattern, offset and channel multiplier of whole numbers in the current tile."""
 
 
+PARKED = "In PSUM: an engine reads one operand from there and one from SBUF at full rate."
+"""What is said of a tile that no product made."""
+
+
 def no_position(access: Access, tile: Tile) -> tuple[str, str, str]:
     """Where a printer's code does not know which rows it is given."""
     raise UnsupportedError(tile.name, f"positions {access.strides} are needed inside a function")
@@ -119,12 +123,15 @@ class StepPrinter:
 
     def allocate(self, tile: Tile) -> None:
         """`nl.ndarray` for a tile that is written for the first time."""
-        if tile.name in self._made or tile.in_psum:
+        if tile.name in self._made:
             return
         self._made.add(tile.name)
-        dtype = f"nl.{tile.dtype.value}"
+        dtype, memory = f"nl.{tile.dtype.value}", "psum" if tile.in_psum else "sbuf"
+        if tile.in_psum and PARKED not in self._said:
+            self._said.add(PARKED)
+            self.source.note(PARKED)
         self.source.add(
-            f"{tile.name} = nl.ndarray({self.shape(tile)}, dtype={dtype}, buffer=nl.sbuf)"
+            f"{tile.name} = nl.ndarray({self.shape(tile)}, dtype={dtype}, buffer=nl.{memory})"
         )
 
     def print(self, step: Step, level: int) -> None:
