@@ -30,7 +30,7 @@ class Leaving(StrEnum):
     BOTH = "both"
     """Half of each tile on either."""
     SUITED = "suited"
-    """Both beside scores that stay in PSUM, where neither has time; else the Vector Engine."""
+    """The Scalar Engine beside attention that keeps the Vector Engine busy, else both."""
 
 
 Value = int | float | bool | str

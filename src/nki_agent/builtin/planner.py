@@ -30,6 +30,8 @@ from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
+STEPS_BETWEEN_FEW = 2
+"""Steps between scores and softmax that leave the Vector Engine time: a factor and a mask."""
 NODES_MAX = 4000
 """Operators of one kernel; what makes more is a loop that could not be rolled up."""
 
@@ -92,8 +94,10 @@ def _leaving(choices: Choices, stages: Sequence[Stage]) -> Leaving:
     """What copies turned operands out of PSUM, of VECTOR, SCALAR and BOTH."""
     if choices.leaving is not Leaving.SUITED:
         return choices.leaving
-    in_psum = any(isinstance(s, AttentionPlan) and s.scale is not None for s in stages)
-    return Leaving.BOTH if in_psum else Leaving.VECTOR
+    # What lies between scores and softmax is the Vector Engine's, if it is more than a factor.
+    between = [s.levels[-1] for s in stages if isinstance(s, AttentionPlan) and s.scale is None]
+    is_long = any(len(steps) > STEPS_BETWEEN_FEW for steps in between)
+    return Leaving.SCALAR if is_long else Leaving.BOTH
 
 
 def _require_small(graph: Graph) -> None:
