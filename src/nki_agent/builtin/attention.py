@@ -33,6 +33,7 @@ from nki_agent.builtin.tile_steps import (
     Copy,
     Fill,
     Kind,
+    Load,
     Number,
     Scalar,
     Scale,
@@ -46,6 +47,8 @@ from nki_agent.isa.enums import Engine
 
 SCORES = "scores_block"
 """The part of the scores that one product makes."""
+BESIDE = "beside"
+"""The tile of the score beside those of the keys."""
 BANKS_OF_SCORES = 2
 """PSUM banks for the scores of a block: those of two blocks take half of all, and turned weights
 and results the other."""
@@ -73,8 +76,10 @@ class AttentionPlanner(MatmulPlanner):
         """Plan the stage."""
         q_id, k_id = self.node.inputs
         v_id = self.out.inputs[1]
-        space = self._space(q_id, k_id, v_id)
+        beside = self.graph[self.parts.softmax].inputs[1:]
+        space = self._space(q_id, k_id, v_id, *beside)
         levels, product, scores = self._between(space)
+        tile = self._load_beside(space, levels, *beside)
         first, last = _bounds(levels[-1])
         scale = self._kept_in_psum(levels, product, scores, self._seen_keys(first, last))
         graphs = self.captured.graphs
@@ -99,8 +104,27 @@ class AttentionPlanner(MatmulPlanner):
             levels=tuple(tuple(steps) for steps in levels),
             first_key=first,
             last_key=last,
+            beside=tile,
             scale=scale,
         )
+
+    def _load_beside(
+        self, space: Matrices, levels: list[list[Step]], node_id: int | None = None
+    ) -> Tile | None:
+        """The score beside those of the keys, one number for all queries of a block."""
+        if node_id is None:
+            return None
+        access = self._operand(space, node_id)
+        level = len(space.batch)
+        tile = Tile(name=BESIDE, kind=Kind.ONE, dtype=DType.FLOAT32, level=level)
+        row = minor_stride(self.captured, node_id, -2)
+        queries = [g[self.parts.scores].shape[-2] for g in self.captured.graphs]
+        if any(step and n > 1 for step, n in zip(row, queries, strict=True)):
+            raise UnsupportedError(self.out.origin, "each query has a score of its own beside")
+        zero = (0,) * len(queries)
+        access = replace(access, strides=(*access.strides[:-2], zero, zero))
+        levels[level].append(Load(dst=tile, access=access))
+        return tile
 
     @property
     def _bank(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from nki_agent.builtin.balance import Estimate, balance, find_cuts
 from nki_agent.builtin.choices import Phases
@@ -146,7 +147,7 @@ class Pacer:
     def _tile_ns(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> float:
         """The time between one tile and the next, once all phases are under way."""
         bounds = [0, *cuts, len(steps)]
-        phases = [range(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+        phases = [range(a, b) for a, b in pairwise(bounds)]
         costs = [self._cost(step) for step in steps]
         free: dict[Engine, float] = {}
         ready: dict[tuple[str, int], float] = {}

@@ -214,6 +214,8 @@ class AttentionPlan:
     """The first key that a row sees, minus the row; None for the very first."""
     last_key: Size | None
     """The last key that a row sees, minus the row; None for the very last."""
+    beside: Tile | None = None
+    """The score that counts in a row's sum beside those of its keys, and has no value."""
     scale: Number | None = None
     """What scores are multiplied by that stay in PSUM; None where they pass through SBUF."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nki_agent.builtin.attention import AttentionPlanner, fits
-from nki_agent.builtin.capture import Captured, expand_softmax
+from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices, Leaving
 from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.folds import plan_fold
@@ -26,6 +26,7 @@ from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Pl
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.shortening import SHORT
+from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType

@@ -26,7 +26,6 @@ from nki_agent.builtin.tile_steps import (
     Tile,
 )
 
-
 FAR_BELOW = -1e30
 """What is added to scores of hidden keys: in reach of bfloat16, and nothing beside it counts."""
 STEPS_BEHIND = 4
@@ -52,6 +51,7 @@ class AttentionPrinter:
         self.dtype = f"nl.{plan.dtype.value}"
         self.value_dtype = f"nl.{plan.value_dtype.value}"
         self.last = len(plan.batch) + 1
+        self.has_beside = plan.beside is not None
         self.parts: dict[Access, str] = {}
         self.positions: dict[Access, str] = {}
         self.factors: dict[str, Number] = {}
@@ -146,6 +146,11 @@ class AttentionPrinter:
         windows = self.loops.windows(Window(count="num_queries"), Window(count="num_keys"))
         text = self.around.text(layout_of(step.access), windows, spread="PARTITIONS")
         self.source.add(f"nisa.dma_copy(dst={step.dst.name}, src={text})")
+        if step.dst == self.plan.beside:
+            self._tile(self.source, "neg_beside", "(PARTITIONS, 1)", "nl.float32")
+            self.source.add(
+                "nisa.tensor_scalar(dst=neg_beside, data=beside, op0=nl.multiply, operand0=-1.0)"
+            )
 
     def _block(self) -> None:
         """One block of query rows."""
@@ -177,8 +182,13 @@ class AttentionPrinter:
         else:
             self._advance(call, f"maxima = {self.maxima}(scores)")
             self._negate()
+        if plan.beside is not None:
+            add(
+                "nisa.tensor_tensor(dst=neg_row_max, data1=neg_row_max, data2=neg_beside[:rows],"
+                " op=nl.minimum)"
+            )
         values = "v_kept[:, first_key // PARTITIONS :, :]" if plan.first_key else "v_kept"
-        add(f"scored = [({out}, {values}, scores, neg_row_max)]")
+        add(f"scored = [({out}, {values}, scores, neg_row_max{', beside' * self.has_beside})]")
 
     def _seen_keys(self) -> str:
         """Names the keys that a block sees; the slice of them, empty where it sees all."""
@@ -216,7 +226,7 @@ class AttentionPrinter:
             tile_of(step)
             for steps in self.plan.levels[: self.last]
             for step in steps
-            if not isinstance(step, Store)
+            if not isinstance(step, Store) and tile_of(step) != self.plan.beside
         ]
         return list(dict.fromkeys(found))
 
@@ -349,7 +359,8 @@ class AttentionPrinter:
             with source.block(f"if {needed}:") if needed else contextlib.nullcontext():
                 source.add(f"hidden = {self.hidden_keys(number)}(masks, {offset}, rows, cols)")
                 source.add(
-                    "nisa.nc_matmul(dst=product, stationary=masks['identity'][:rows, :rows], moving=hidden)"
+                    'nisa.nc_matmul(dst=product, stationary=masks["identity"][:rows, :rows],'
+                    " moving=hidden)"
                 )
 
     def _selects(self) -> list[AffineSelect]:
@@ -447,7 +458,8 @@ class AttentionPrinter:
         source = self.helpers
         source.add()
         source.add()
-        with source.block(f"def {self.exponentials}(out_part, v_kept, scores, neg_row_max):"):
+        given = f"out_part, v_kept, scores, neg_row_max{', beside' * self.has_beside}"
+        with source.block(f"def {self.exponentials}({given}):"):
             source.add(
                 '"""Softmax before its division: exponentials, and their sums in float32."""'
             )
@@ -458,7 +470,23 @@ class AttentionPrinter:
                 "nisa.activation_reduce(dst=weights, op=nl.exp, data=scores, reduce_op=nl.add,"
                 " reduce_res=row_sum, bias=neg_row_max)"
             )
+            self._share(source)
+            if self.has_beside:
+                source.add("nisa.tensor_tensor(dst=row_sum, data1=row_sum, data2=share, op=nl.add)")
             source.add("return out_part, v_kept, weights, row_sum")
+
+    @property
+    def _more(self) -> str:
+        """What later steps are given of the score beside the others."""
+        return ", share" * self.has_beside
+
+    def _share(self, source: Source) -> None:
+        """What the score beside the others has in the sum of a row."""
+        if self.has_beside:
+            self._tile(source, "share", "(rows, 1)", "nl.float32")
+            source.add(
+                "nisa.activation(dst=share, op=nl.exp, data=beside[:rows], bias=neg_row_max)"
+            )
 
     def _define_maxima(self) -> None:
         source = self.helpers
@@ -489,7 +517,7 @@ class AttentionPrinter:
         source = self.helpers
         source.add()
         source.add()
-        given = f"out_part, v_kept, scores, neg_row_max{self._scale}"
+        given = f"out_part, v_kept, scores, neg_row_max{', beside' * self.has_beside}{self._scale}"
         with source.block(f"def {self.exponentials}({given}):"):
             source.add('"""Softmax before its division, in the dtype of the values."""')
             source.add("rows = scores[0].shape[0]")
@@ -501,31 +529,40 @@ class AttentionPrinter:
                     "nisa.activation(dst=weights[:, n * BANK : n * BANK + scores[n].shape[1]],"
                     f" op=nl.exp, data=scores[n], bias=neg_row_max{scale})"
                 )
-            source.add("return out_part, v_kept, weights")
+            self._share(source)
+            source.add(f"return out_part, v_kept, weights{self._more}")
 
     def _define_weigh_with_sums(self) -> None:
         source = self.helpers
         source.add()
         source.add()
-        with source.block(f"def {self.turn}(out_part, v_kept, weights):"):
+        with source.block(f"def {self.turn}(out_part, v_kept, weights{self._more}):"):
             source.add('"""Weights with the keys on the partitions."""')
             source.add("rows, num_keys = weights.shape")
             self._turn_weights(source)
-            source.add("return out_part, v_kept, weights_turned, num_keys")
+            source.add(f"return out_part, v_kept, weights_turned, num_keys{self._more}")
         source.add()
         source.add()
-        with source.block(f"def {self.weigh}(out_part, v_kept, weights_turned, num_keys):"):
+        given = f"out_part, v_kept, weights_turned, num_keys{self._more}"
+        with source.block(f"def {self.weigh}({given}):"):
             source.add('"""The sum of the values under the weights, and of the weights."""')
             source.add("key_tiles, rows = weights_turned.shape[1:]")
             self._weigh_values(source)
-            source.add("return out_part, result")
+            source.add(f"return out_part, result{self._more}")
         source.add()
         source.add()
-        with source.block(f"def {self.finish}(out_part, result):"):
+        with source.block(f"def {self.finish}(out_part, result{self._more}):"):
             source.add('"""Divides by the sum of the weights, which is the last column."""')
             source.add("rows, value_depth = result.shape[0], result.shape[1] - 1")
             self._tile(source, "inverse_sum", "(rows, 1)", "nl.float32")
-            source.add("nisa.reciprocal(dst=inverse_sum, data=result[:, value_depth:])")
+            total = "result[:, value_depth:]"
+            if self.has_beside:
+                self._tile(source, "row_sum", "(rows, 1)", "nl.float32")
+                source.add(
+                    f"nisa.tensor_tensor(dst=row_sum, data1={total}, data2=share, op=nl.add)"
+                )
+                total = "row_sum"
+            source.add(f"nisa.reciprocal(dst=inverse_sum, data={total})")
             dtype = f"nl.{self.plan.out_dtype.value}"
             self._tile(source, "out_tile", "(rows, value_depth)", dtype)
             source.add(
