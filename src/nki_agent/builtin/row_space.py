@@ -84,7 +84,7 @@ def with_period(
         return None
     for axes in moving:
         inner, both = axes & set(period), axes & {*period, *repeats}
-        if both and not (axes & set(repeats) and inner or axes <= set(period)):
+        if both and not ((axes & set(repeats) and inner) or axes <= set(period)):
             return None
     if not joins(repeats, period[0], space.sizes, walks):
         return None
