@@ -132,6 +132,8 @@ class MatmulPlan:
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """The epilogue: steps before all loops, in each batch loop, and for a tile of the result."""
+    has_double_rows: bool = False
+    """Whether one product takes two blocks of the depth: fp8 where the chip can."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
 
