@@ -289,6 +289,8 @@ class PoolPlan:
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """What follows, for a tile."""
+    outside: Number | None = None
+    """What lies outside, where it is not the neutral element of the function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

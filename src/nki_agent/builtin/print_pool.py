@@ -28,7 +28,7 @@ class PoolPrinter:
         self.scope = scope
         self.names = NAMES[len(NAMES) - len(plan.spans) :]
         self.is_banded = plan.band < max(plan.spans[0].num_out)
-        keeps = plan.function in ("maximum", "minimum")
+        keeps = plan.function in ("maximum", "minimum") or plan.outside is not None
         self.dtype = f"nl.{plan.dtype.value}" if keeps else "nl.float32"
 
     def print(self) -> None:
@@ -104,7 +104,8 @@ class PoolPrinter:
 
     def _load(self, start: str) -> None:
         """The part of the input that the windows cover, and the neutral element around it."""
-        add, fill = self.source.add, NEUTRAL[self.plan.function]
+        add, outside = self.source.add, self.plan.outside
+        fill = NEUTRAL[self.plan.function] if outside is None else self.scope.number(outside)
         insides, sources = [], []
         rank = len(self.names)
         for axis, (name, span) in enumerate(zip(self.names, self.plan.spans, strict=True)):
