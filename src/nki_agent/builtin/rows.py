@@ -499,6 +499,7 @@ class RowsPlanner:
             estimate=estimate,
             floor_ns=moved / self.chip.dma_bytes_per_ns,
             names=names,
+            num_tiles=num_tiles,
             has_phases=has_phases,
             may_park=self.choices.parking and self.fold is None,
             phases=self.choices.phases,
