@@ -64,14 +64,15 @@ class Pacer:
         if not self.may_park:
             return best
         for _ in range(PARKED_MAX):
-            found = best
+            found: tuple[Paced, Tile] | None = None
             for tile in self._candidates(best.steps):
                 tried = self._try([_park(step, tile) for step in steps])
-                if self._fits(tried) and tried.tile_ns < found.tile_ns * (1 - GAIN_MIN):
-                    found, parked = tried, tile
-            if found is best:
+                limit = (best if found is None else found[0]).tile_ns * (1 - GAIN_MIN)
+                if self._fits(tried) and tried.tile_ns < limit:
+                    found = tried, tile
+            if found is None:
                 return best
-            best, steps = found, [_park(step, parked) for step in steps]
+            best, steps = found[0], [_park(step, found[1]) for step in steps]
         return best
 
     def _try(self, steps: Sequence[Step]) -> Paced:
