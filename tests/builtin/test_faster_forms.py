@@ -101,3 +101,14 @@ def test_nothing_is_parked_where_that_is_not_wanted(make_task: MakeTask) -> None
     operator, dtype, _ = next(form for form in FORMS if form[0].name == "parking")
     task = make_task(operator.source(dtype))
     assert "psum" not in write_kernel(task, Target.TRN2, choices=Choices(parking=False))
+
+
+def test_tiles_that_wait_at_the_end_fit_psum(make_task: MakeTask, solve: Solve) -> None:
+    body = "F.layer_norm(y + torch.where(w > 0, x * 1.25, 0), (2048,), z, z)"
+    shapes = ((900, 2048), (900, 2048), (2048,), (900, 2048))
+    task = make_task(Operator("waiting", body, shapes).source("bfloat16"))
+    text = write_kernel(task, Target.TRN2)
+    assert "buffer=nl.psum" in text
+    assert "before_4" in text
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
