@@ -14,7 +14,6 @@ from typing import Protocol
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Access, Load, Step, Store, Tile, step_reads, step_writes
 
-
 PAIR = 2
 
 
