@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nki_agent.base.clock import Clock, SystemClock
+from nki_agent.builtin.capture import Captured, capture_task
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.search import (
@@ -53,6 +54,7 @@ FULL_MEMORY = ("NK205", "NK206")
 NS_PER_S = 1e9
 _STAGE = re.compile(r"^stage: (\w+)", re.MULTILINE)
 _FAULT = re.compile(r"\bNK\d{3}\b.*")
+_CLOSE = re.compile(r"^close: ", re.MULTILINE)
 _LATENCY = re.compile(r"^latency +([\d.]+) µs", re.MULTILINE)
 _LIMIT = re.compile(r"^limited by +(.*)", re.MULTILINE)
 
@@ -70,6 +72,16 @@ class _Step:
         """The stage that the answer names; None if the kernel may run."""
         found = _STAGE.search(self.answer)
         return found.group(1) if found else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the kernel needs more memory than there is."""
+        return any(code in self.answer for code in FULL_MEMORY)
+
+    @property
+    def is_close(self) -> bool:
+        """Whether values are right by little."""
+        return _CLOSE.search(self.answer) is not None
 
     @property
     def fault(self) -> str:
@@ -98,6 +110,7 @@ class BuiltinAuthor:
         self._clock = clock or SystemClock()
         self._start_ns: int | None = None
         self._written: dict[Choices, str | None] = {}
+        self._captured: Captured | None = None
 
     @property
     def name(self) -> str:
@@ -117,13 +130,13 @@ class BuiltinAuthor:
             self._start_ns = self._clock.monotonic_ns()
         available = {tool.name for tool in tools}
         steps = list(_read_steps(messages))
+        opening = _opening(steps)
+        first = await self._settle(_choices_of(opening, is_checked=VERIFY in available))
         if not steps:
-            return await self._write(0, available)
+            return await self._write(first, available)
         last = steps[-1]
-        number = sum(step.tool == _first_tool(available) for step in steps)
-        is_proven = any(step.tool == VERIFY and step.stage == "right" for step in steps)
-        if last.stage not in (None, "right") and not is_proven:
-            return await self._repair(last, number, available)
+        if len(opening) == len(steps) and await self._has_failed(steps, available):
+            return await self._repair(steps, available)
         match last.tool:
             case "compile_kernel" if VERIFY in available:
                 return _call(VERIFY, len(steps), "It compiles; now its values.")
@@ -133,7 +146,7 @@ class BuiltinAuthor:
             case _ if self._budget.is_empty or PROFILE not in available:
                 return _call(SUBMIT, len(steps), "Done.")
             case _:
-                return await asyncio.to_thread(self._optimize, steps, REPAIRS[number - 1])
+                return await asyncio.to_thread(self._optimize, steps, first)
 
     @property
     def _shapes(self) -> str | None:
@@ -141,23 +154,47 @@ class BuiltinAuthor:
         return None if self._budget.is_empty else PERF
 
     # -- the first kernel -------------------------------------------------------------------------
-    async def _write(self, attempt: int, available: set[str]) -> Reply:
+    async def _write(self, choices: Choices, available: set[str], number: int = 0) -> Reply:
         try:
-            source = await asyncio.to_thread(
-                write_kernel, self._task, self._target, choices=REPAIRS[attempt]
-            )
+            source = await asyncio.to_thread(self._write_anew, choices)
         except UnsupportedError as error:
             return _give_up(str(error))
         if not available:
             return Reply(text=f"The whole kernel:\n\n```python\n{source}```\n")
-        text = "The kernel, planned from the reference's operators." if attempt == 0 else _AGAIN
-        return _call(_first_tool(available), attempt, text, source=source)
+        text = _AGAIN if number else "The kernel, planned from the reference's operators."
+        return _call(_first_tool(available), number, text, source=source)
 
-    async def _repair(self, last: _Step, attempts: int, available: set[str]) -> Reply:
-        is_full = any(code in last.answer for code in FULL_MEMORY)
-        if is_full and attempts < len(REPAIRS):
-            return await self._write(attempts, available)
-        tried = f" after {attempts} tilings" if attempts > 1 else ""
+    def _write_anew(self, choices: Choices) -> str:
+        if self._captured is None:
+            self._captured = capture_task(self._task)
+        source = write_kernel(self._task, self._target, choices=choices, captured=self._captured)
+        self._written[choices] = source
+        return source
+
+    async def _settle(self, choices: Choices) -> Choices:
+        """The same, without rounding where it makes no other kernel."""
+        plain = choices.but({"short_tiles": False})
+        if not choices.short_tiles or plain == choices:
+            return choices
+        rounded = await asyncio.to_thread(self._try_to_write, choices)
+        return plain if rounded == await asyncio.to_thread(self._try_to_write, plain) else choices
+
+    async def _has_failed(self, steps: Sequence[_Step], available: set[str]) -> bool:
+        """Whether the last answer asks for another kernel; right by a hair does, if it rounds."""
+        last = steps[-1]
+        written = await self._settle(_choices_of(steps[:-1], is_checked=VERIFY in available))
+        return last.stage not in (None, "right") or (last.is_close and written.short_tiles)
+
+    async def _repair(self, steps: Sequence[_Step], available: set[str]) -> Reply:
+        """The next kernel, if what failed leads to another one."""
+        last = steps[-1]
+        choices = await self._settle(_choices_of(steps, is_checked=VERIFY in available))
+        before = await self._settle(_choices_of(steps[:-1], is_checked=VERIFY in available))
+        is_new = choices != before and _count_full(steps) < len(REPAIRS)
+        if is_new:
+            return await self._write(choices, available, len(steps))
+        written = sum(step.tool == _first_tool(available) for step in steps)
+        tried = f" after {written} tilings" if written > 1 else ""
         return _give_up(
             f"the built-in author's kernel is {last.stage}{tried}, and it knows no repair:"
             f" {last.fault}"
@@ -186,11 +223,9 @@ class BuiltinAuthor:
     def _try_to_write(self, choices: Choices) -> str | None:
         if choices not in self._written:
             try:
-                source = write_kernel(self._task, self._target, choices=choices)
+                self._write_anew(choices)
             except UnsupportedError:
                 self._written[choices] = None
-            else:
-                self._written[choices] = source
         return self._written[choices]
 
     def _is_over(self) -> bool:
@@ -209,7 +244,31 @@ def _first_tool(available: set[str]) -> str:
     return next((tool for tool in (COMPILE, VERIFY) if tool in available), SUBMIT)
 
 
-_AGAIN = "It needs too much memory; the same plan with smaller tiles."
+_AGAIN = "The same plan, mended where the answer says so."
+
+
+def _opening(steps: Sequence[_Step]) -> Sequence[_Step]:
+    """What comes before the first look at the time: the way to a kernel that is right."""
+    for number, step in enumerate(steps):
+        if step.tool == PROFILE:
+            return steps[:number]
+    return steps
+
+
+def _count_full(steps: Sequence[_Step]) -> int:
+    return sum(step.is_full for step in steps)
+
+
+def _choices_of(steps: Sequence[_Step], *, is_checked: bool) -> Choices:
+    """The choices of the first right kernel, or of the next one: what failed is left out.
+
+    Values are rounded as the reference rounds them only where verdicts say that they may be.
+    """
+    full = min(_count_full(steps), len(REPAIRS) - 1)
+    failed = any(
+        step.is_close or (step.stage not in (None, "right") and not step.is_full) for step in steps
+    )
+    return REPAIRS[full].but({"short_tiles": is_checked and not failed})
 
 
 def _was_profiled(steps: Sequence[_Step]) -> bool:
@@ -238,6 +297,7 @@ def _read_results(steps: Sequence[_Step]) -> dict[str, Result]:
     """What profiles and verdicts say, by kernel."""
     found: dict[str, Result] = {}
     judged: dict[str, list[bool]] = {}
+    close = {step.source for step in steps if step.is_close}
     for step in steps:
         if step.tool == VERIFY:
             judged.setdefault(step.source, []).append(step.stage == "right")
@@ -249,6 +309,7 @@ def _read_results(steps: Sequence[_Step]) -> dict[str, Result]:
             latency_us=float(latency.group(1)) if latency else None,
             limit=limit.group(1) if limit else step.fault,
             verdicts=tuple(judged.get(step.source, ())),
+            is_close=step.source in close,
         )
     return found
 

@@ -8,7 +8,9 @@ must hold there too.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
@@ -28,9 +30,13 @@ from nki_agent.builtin.matching import find_folds
 from nki_agent.builtin.probes import make_probes
 from nki_agent.builtin.pruning import prune
 from nki_agent.builtin.sinking import find_sinks, sink
+from nki_agent.builtin.softmaxes import join_scores
 from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
 from nki_agent.task.task import Form, ShapeSet, Task
+
+if TYPE_CHECKING:
+    from nki_agent.task.torch_reference import TorchReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,10 @@ class Captured:
         return tuple(zip(*shapes, strict=True)) if shapes[0] else ()
 
 
+CHANGING = "its operators change with the shapes"
+"""Why graphs at two shape sets are not the same kernel."""
+
+
 def capture_task(task: Task) -> Captured:
     """Capture the reference at every shape set.
 
@@ -77,12 +87,27 @@ def capture_task(task: Task) -> Captured:
             "it is updated in place, which is not covered for NumPy",
             hint="write the reference with PyTorch, or use another `--model`",
         )
-    graphs = [capture_shapes(shapes, task.form) for shapes in task.shape_sets]
+    try:
+        return _capture(task)
+    except UnsupportedError as error:
+        if error.why != CHANGING:
+            raise
+        # Where an axis has one element at some sizes, a view of it is none there.
+        with contextlib.suppress(UnsupportedError):
+            return _capture(task, keeps_views=True)
+        raise
+
+
+def _capture(task: Task, *, keeps_views: bool = False) -> Captured:
+    def capture(shapes: ShapeSet) -> Graph:
+        return capture_shapes(shapes, task.form, keeps_views=keeps_views)
+
+    graphs = [capture(shapes) for shapes in task.shape_sets]
     captured = make_captured(graphs)
     shape_sets = list(task.shape_sets)
     for probe in make_probes(task):
         try:
-            more = [*graphs, capture_shapes(probe, task.form)]
+            more = [*graphs, capture(probe)]
             captured = make_captured(more)
         except UnsupportedError:
             # Sizes at which the reference does something else: a split that leaves nothing.
@@ -92,13 +117,14 @@ def capture_task(task: Task) -> Captured:
     return replace(captured, shape_sets=tuple(shape_sets))
 
 
-def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
-    """Capture the reference at one shape set."""
+def capture_shapes(shapes: ShapeSet, form: Form, *, keeps_views: bool = False) -> Graph:
+    """Capture the reference at one shape set, with views that change nothing or without."""
     match form:
         case Form.MODULE | Form.TORCH_FUNCTION:
             from nki_agent.builtin import capture_torch  # noqa: PLC0415 - PyTorch is optional
 
-            return capture_torch.capture_torch(shapes, shapes.reference)  # type: ignore[arg-type]
+            reference: TorchReference = shapes.reference  # type: ignore[assignment]
+            return capture_torch.capture_torch(shapes, reference, keeps_views=keeps_views)
         case Form.NUMPY_FUNCTION:
             assert isinstance(shapes.reference, NumpyReference)
             return capture_numpy(shapes, shapes.reference)
@@ -106,14 +132,14 @@ def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
 
 def make_captured(graphs: list[Graph]) -> Captured:
     """Check that the graphs are the same but for sizes, and prepare them for planning."""
-    apart = sink_all([take_apart(cast_early(graph)) for graph in graphs])
+    apart = sink_all([take_apart(cast_early(join_scores(graph))) for graph in graphs])
     ready = [own_masks(store_transposed(graph)) for graph in apart]
     first = ready[0]
     for other in ready[1:]:
         pairs = zip(first.nodes, other.nodes, strict=False)
         same = len(first.nodes) == len(other.nodes) and first.outputs == other.outputs
         if not same or any(a.structure != b.structure for a, b in pairs):
-            raise UnsupportedError("the reference", "its operators change with the shapes")
+            raise UnsupportedError("the reference", CHANGING)
     return Captured(tuple(ready))
 
 
@@ -277,38 +303,3 @@ def own_masks(graph: Graph) -> Graph:
     return prune(
         Graph(tuple(builder.nodes), graph.arguments, tuple(new_id[o] for o in graph.outputs))
     )
-
-
-def expand_softmax(graph: Graph, keep: frozenset[int]) -> Graph:
-    """Replace each softmax by row maximum, exponentials and row sum, but for those in `keep`."""
-    if not any(node.op is Op.SOFTMAX and node.id not in keep for node in graph.nodes):
-        return graph
-    builder = GraphBuilder(arguments=list(graph.arguments))
-    new_id: dict[int, int] = {}
-    for node in graph.nodes:
-        builder.origin = node.origin
-        if node.op is not Op.SOFTMAX or node.id in keep:
-            new_id[node.id] = builder.repeat(node, [new_id[i] for i in node.inputs])
-            continue
-        builder.loop = node.loop
-        new_id[node.id] = _softmax(
-            builder, node.function, new_id[node.inputs[0]], node.axes, causal=node.causal
-        )
-        made = builder.nodes[new_id[node.id]]
-        if made.dtype is not node.dtype:
-            new_id[node.id] = builder.cast(made.id, node.dtype)
-        builder.loop = 0
-    return Graph(tuple(builder.nodes), graph.arguments, tuple(new_id[o] for o in graph.outputs))
-
-
-def _softmax(
-    builder: GraphBuilder, function: str, x: int, axes: tuple[int, ...], *, causal: bool
-) -> int:
-    if causal:
-        raise UnsupportedError("softmax", "a causal mask is covered inside attention only")
-    shifted = builder.binary("subtract", x, builder.reduce("maximum", x, axes, keepdims=True))
-    exps = builder.unary("exp", shifted)
-    total = builder.reduce("add", exps, axes, keepdims=True)
-    if function == "log_softmax":
-        return builder.binary("subtract", shifted, builder.unary("log", total))
-    return builder.binary("divide", exps, total)

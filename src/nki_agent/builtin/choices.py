@@ -29,6 +29,8 @@ class Leaving(StrEnum):
     SCALAR = "scalar"
     BOTH = "both"
     """Half of each tile on either."""
+    SUITED = "suited"
+    """The Scalar Engine beside attention that keeps the Vector Engine busy, else both."""
 
 
 Value = int | float | bool | str
@@ -48,8 +50,10 @@ class Choices:
     """How the steps of a tile are cut, so that engines need not wait for each other."""
     short_tiles: bool = False
     """Whether values between 16-bit tensors are 16 bits too, as the reference has them."""
-    leaving: Leaving = Leaving.VECTOR
+    leaving: Leaving = Leaving.SUITED
     """What copies turned operands out of PSUM."""
+    parking: bool = True
+    """Whether tiles lie in PSUM that are read beside one from SBUF, where that is faster."""
     packing: bool = True
     """Whether short rows share a partition."""
     w_banks: int = 1
@@ -103,16 +107,36 @@ OPTIONS: Mapping[str, tuple[Value, ...]] = {
     "w_share": (0.0, 0.25, 0.5, 0.75),
     "row_group": (0, 256, 512, 1024),
     "tiling": (0, 1, 2, 3),
+    "parking": (False, True),
     "packing": (False, True),
     "depth_group": (1024, 2048, 4096),
     "transpose_cols": (512, 1024, 2048, 4096),
 }
-"""What a search may put in place of each default, what gains most often first."""
+"""What a search may put in place of each default."""
+
+
+PROVEN: tuple[tuple[str, Value], ...] = (
+    ("short_tiles", True),
+    ("leaving", Leaving.SCALAR),
+    ("attention", False),
+    ("sbuf_share", 0.4),
+    ("col_block", 4096),
+    ("leaving", Leaving.VECTOR),
+    ("sbuf_share", 0.25),
+    ("w_share", 0.0),
+    ("phases", Phases.EVERY),
+    ("rows_each", 1),
+    ("col_block", 1024),
+    ("sbuf_share", 0.6),
+    ("row_group", 512),
+    ("parking", False),
+)
+"""The steps that gained most over the tasks of the benchmark, the largest gain first."""
 
 
 def list_changes(choices: Choices) -> Iterator[tuple[str, Value]]:
     """Every single step from these choices to others."""
-    for name, values in OPTIONS.items():
-        for value in values:
-            if value != getattr(choices, name):
-                yield name, value
+    every = ((name, value) for name, values in OPTIONS.items() for value in values)
+    for name, value in dict.fromkeys((*PROVEN, *every)):
+        if value != getattr(choices, name):
+            yield name, value

@@ -73,6 +73,7 @@ ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
 ROWWISE = ELEMENTWISE | {Op.REDUCE, Op.SCAN, Op.LANES}
 SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA, Op.STATE})
 """What no stage computes."""
+PADDED = "pad"  # the function of a POOL of single elements; outside is its `value`
 WINDOWED = frozenset({Op.CONVOLUTION, Op.POOL})
 """What reads the last axes through a window that moves along them."""
 PRODUCTS = WINDOWED | {Op.MATMUL}
@@ -212,6 +213,8 @@ class GraphBuilder:
     arguments: list[str] = field(default_factory=list)
     origin: str = ""
     loop: int = 0
+    keeps_views: bool = False
+    """Whether a view that changes nothing is a node too, as it is at other sizes."""
 
     def add(self, **fields: object) -> int:
         """A node of these fields."""
@@ -271,7 +274,7 @@ class GraphBuilder:
                 base.inputs[0], shape=shape, strides=strides, offset=offset, is_moved=is_moved
             )
             return self.unary("copy", inner, base.dtype)
-        if shape == base.shape and offset == 0 and not is_moved:
+        if shape == base.shape and offset == 0 and not (is_moved or self.keeps_views):
             wanted = contiguous_strides(shape)
             if all(size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True)):
                 return source

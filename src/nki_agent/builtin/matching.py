@@ -63,11 +63,14 @@ def _match(graph: Graph, out: Node, users: Users) -> Attention | None:
 
 
 def _between(graph: Graph, softmax: Node, users: Users) -> list[int]:
-    """Elementwise nodes that only the softmax needs."""
+    """Elementwise nodes that only the softmax needs, without what makes the score beside others."""
     inside = {softmax.id}
+    beside = {graph.base(i).id for i in softmax.inputs[1:]}
     for node_id in range(softmax.id - 1, -1, -1):
         node = graph[node_id]
-        if node.op in ELEMENTWISE and users[node_id] and set(users[node_id]) <= inside:
+        if node_id in beside:
+            beside |= {graph.base(i).id for i in node.inputs}
+        elif node.op in ELEMENTWISE and users[node_id] and set(users[node_id]) <= inside:
             inside.add(node_id)
     return sorted(inside - {softmax.id})
 

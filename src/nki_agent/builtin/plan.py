@@ -85,6 +85,9 @@ class RowsPlan:
     """Innermost steps where a phase begins that runs one tile behind the one before."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
+    period: Size | None = None
+    """Rows that share their columns of one number a row with those so many rows on: the columns
+    are loaded once, for as many whole periods as the partitions hold."""
     total: Total | None = None
     """Where there is one, the last of `outer` is the innermost loop, inside of a tile of rows."""
 
@@ -129,6 +132,8 @@ class MatmulPlan:
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """The epilogue: steps before all loops, in each batch loop, and for a tile of the result."""
+    has_double_rows: bool = False
+    """Whether one product takes two blocks of the depth: fp8 where the chip can."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
 
@@ -214,6 +219,10 @@ class AttentionPlan:
     """The first key that a row sees, minus the row; None for the very first."""
     last_key: Size | None
     """The last key that a row sees, minus the row; None for the very last."""
+    beside: Tile | None = None
+    """The score that counts in a row's sum beside those of its keys, and has no value."""
+    scale: Number | None = None
+    """What scores are multiplied by that stay in PSUM; None where they pass through SBUF."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +289,8 @@ class PoolPlan:
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """What follows, for a tile."""
+    outside: Number | None = None
+    """What lies outside, where it is not the neutral element of the function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +399,7 @@ class Plan:
     """Arguments that are overwritten in the end, each with the buffer that holds its new value."""
     stages: tuple[Stage, ...]
     loops: tuple[LoopSpan, ...] = ()
-    leaving: Leaving = Leaving.VECTOR
+    leaving: Leaving
     """What copies turned operands out of PSUM."""
     partitions: int
     bank_cols: int

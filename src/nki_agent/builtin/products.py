@@ -31,10 +31,9 @@ from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguou
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import MatmulPlan, Stored, TransposePlan
-from nki_agent.builtin.rows import loaded_dtype
 from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
-from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile
+from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile, loaded_dtype
 from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -49,6 +48,8 @@ AxisGroup = tuple[int, ...]
 TRANSPOSE_SHORT = 128
 """Rows of a stored transpose up to this length are stored several at a time."""
 MATRIX_RANK = 2
+GEN3 = 3
+FP8 = (DType.FLOAT8_E4M3, DType.FLOAT8_E5M2, DType.FLOAT8_E4M3FN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,7 @@ class MatmulPlanner:
             w_banks=choices.w_banks,
             product=product,
             levels=levels,
+            has_double_rows=dtype in FP8 and self.chip.generation >= GEN3,
             is_step=bool(self.group.loop),
         )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from nki_agent.builtin.align import Walk, group_size, moving_axes
+from nki_agent.builtin.align import Walk, group_size, joins, moving_axes
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.tile_steps import Kind
+
+PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +24,21 @@ class Space:
     """Whether the last of `outer` is the innermost loop, over which a total is made."""
     has_middle: bool = False
     """Whether the last of `outer` lies inside of each partition, between rows and columns."""
+    period: tuple[int, ...] = ()
+    """The inner axes of the rows, if what varies along them alone is the same for all tiles."""
 
     @property
     def outer(self) -> tuple[tuple[int, ...], ...]:
         """Groups that become loops around everything."""
         return self.groups[:-1] if self.is_flat else self.groups[:-2]
+
+    def num_tiles(self, width: int, each: int, lanes: int) -> int:
+        """Tiles of so many columns, with so many rows in each partition."""
+        found = [max(group_size(group, self.sizes)) for group in self.groups]
+        if self.is_flat:
+            return math.prod(found[:-1]) * -(-found[-1] // (lanes * width))
+        rows = -(-found[-2] // (lanes * each))
+        return math.prod(found[:-2]) * rows * -(-found[-1] * each // width)
 
     @property
     def is_one_row(self) -> bool:
@@ -36,6 +49,8 @@ class Space:
 
     def place(self, axes: frozenset[int], *, has_col_loop: bool) -> Place:
         """Kind and level of a value that varies along these axes."""
+        if self.period and axes and axes <= set(self.period):
+            return Place(Kind.ROW, 0)
         touched = [bool(axes & set(group)) for group in self.groups]
         outer = touched[: len(self.outer)]
         col = touched[-1]
@@ -60,6 +75,32 @@ class Space:
     def place_read(self, walks: Sequence[Walk], *, has_col_loop: bool) -> Place:
         """Kind and level of a tensor that is read along these walks."""
         return self.place(moving_axes(walks, self.sizes), has_col_loop=has_col_loop)
+
+
+def with_period(
+    space: Space, made: Iterable[frozenset[int]], tensors: Sequence[Sequence[Walk]], lanes: int
+) -> Space | None:
+    """Put two axes of few elements on the partitions together, as channels of several images.
+
+    `made` are the axes of values, `tensors` how those in HBM are walked. None where the inner
+    axis fills most partitions, or where a value depends on one of the two and on columns.
+    """
+    if space.is_flat or len(space.groups) <= PAIR or space.has_total or space.has_middle:
+        return None
+    *outer, repeats, period, cols = space.groups
+    size, count = (max(group_size(group, space.sizes)) for group in (period, repeats))
+    if PAIR * size > lanes or count == 1:
+        return None
+    for axes in (*made, *(moving_axes(walks, space.sizes) for walks in tensors)):
+        inner, both = axes & set(period), axes & {*period, *repeats}
+        if both and not ((axes & set(repeats) and inner) or axes <= set(period)):
+            return None
+    along = [walks for walks in tensors if moving_axes(walks, space.sizes) & set(repeats)]
+    by_set = [[walks[i] for walks in along] for i in range(len(space.sizes))]
+    if not joins(repeats, period[0], space.sizes, by_set):
+        return None
+    groups = (*outer, (*repeats, *period), cols)
+    return replace(space, groups=groups, period=period)
 
 
 def longest_as_rows(

@@ -7,7 +7,6 @@ is loaded once, before it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -26,15 +25,16 @@ from nki_agent.builtin.align import (
     walk_of,
     walk_of_result,
 )
-from nki_agent.builtin.balance import Estimate, balance, find_cuts
+from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices, Phases
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.lower import Lowering
-from nki_agent.builtin.pending import Place, fold_columns, fold_negations
+from nki_agent.builtin.pacing import Pacer
+from nki_agent.builtin.pending import Place, fold_negations
 from nki_agent.builtin.plan import RowsPlan, Stored, Total
 from nki_agent.builtin.row_parts import RowPart, find_row_parts
-from nki_agent.builtin.row_space import Space, longest_as_rows
+from nki_agent.builtin.row_space import Space, longest_as_rows, with_period
 from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
@@ -49,6 +49,7 @@ from nki_agent.builtin.tile_steps import (
     Step,
     Store,
     Tile,
+    loaded_dtype,
     step_reads,
     step_writes,
 )
@@ -64,8 +65,7 @@ SHORT_ROW_BYTES = 1024
 """Rows shorter than this are packed: their transfers and tiles would be mostly overhead."""
 ROWS_EACH_MIN = 4
 BY_ROW = frozenset({Kind.FULL, Kind.ROW})
-TILES_FOR_PHASES = 3
-"""With fewer tiles there is nothing to run ahead with."""
+TILES_FOR_PHASES = 3  # with fewer tiles there is nothing to run ahead with
 BUFFERS = 2
 """Tiles of this many iterations fit, so that loads run ahead of compute."""
 
@@ -122,7 +122,6 @@ class RowsPlanner:
                 )
         return found
 
-    # -- the iteration space ----------------------------------------------------------------------
     def _walks(self, source: int, axes: Axes) -> list[Walk]:
         return [
             walk_of(graph, source, axes, found)
@@ -193,7 +192,6 @@ class RowsPlanner:
             self.graph[n] for n in self.group.nodes if self.graph[n].op in (Op.REDUCE, Op.SCAN)
         )
 
-    # -- steps ------------------------------------------------------------------------------------
     def plan(self, choices: Choices) -> RowsPlan:
         """Plan the stage.
 
@@ -208,6 +206,7 @@ class RowsPlanner:
             packed = self._plan_packed(space) or self._plan_middle(space)
             if packed is not None:
                 return packed
+        space = self._with_period(space)
         room = int(self.chip.sbuf_usable_partition_bytes * choices.sbuf_share)
         plan = self._plan_blocks(space, room)
         usable = self.chip.sbuf_usable_partition_bytes
@@ -225,6 +224,17 @@ class RowsPlanner:
                 hint=f"reduced rows must fit: up to {max(cols) * usable // needed} columns",
             )
         return plan
+
+    def _with_period(self, space: Space) -> Space:
+        """Several short outer rows in one tile, where nothing forbids it."""
+        if self.group.loop or self.fold is not None or space.is_flat:
+            return space
+        if any(self.graph.base(s).op is Op.IOTA for s in self.operands):
+            return space  # a number by position is no column
+        walks = [self._walks(s, axes) for s, axes in self.operands.items()]
+        walks += [self._output_walks(node) for node in self.outputs]
+        made = (varying(self.alignments, node) for node in self.group.nodes)
+        return with_period(self.by_memory or space, made, walks, self.chip.partitions) or space
 
     def _plan_blocks(self, space: Space, room: int) -> RowsPlan:
         """Blocks of columns that fit, or whole rows where columns depend on each other."""
@@ -423,6 +433,7 @@ class RowsPlanner:
             levels=tuple(tuple(steps) for steps in levels),
             has_middle=space.has_middle,
             cuts=cuts,
+            period=group_size(space.period, space.sizes) if space.period else None,
             after=tuple(self.after),
             is_step=bool(self.group.loop),
             total=total,
@@ -464,36 +475,34 @@ class RowsPlanner:
             for tile in (*step_reads(step), *step_writes(step))
             if tile.is_wide
         )
-        floor_ns = moved / self.chip.dma_bytes_per_ns
-        spread = fold_columns(balance(steps, estimate, floor_ns=floor_ns, scratch=names))
-        by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in spread)
-        if (
+        # Functions of phases do not know which rows and columns they are given.
+        by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in steps)
+        num_tiles = space.num_tiles(width, each or 1, self.chip.partitions)
+        has_phases = not (
             by_position
             or self.choices.phases is Phases.NONE
             or self.group.loop
             or self.fold is not None
-            or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES
-        ):
-            # Functions of phases do not know which rows and columns they are given.
-            return spread, ()
-        if space.has_middle:
-            return spread, ()
-        return spread, find_cuts(spread, estimate, self.choices.phases)
-
-    def _num_tiles(self, space: Space, width: int, each: int) -> int:
-        sizes = [max(group_size(g, space.sizes)) for g in space.groups]
-        if space.is_flat:
-            tiles = -(-sizes[-1] // (self.chip.partitions * width))
-            return math.prod(sizes[:-1]) * tiles
-        rows = -(-sizes[-2] // (self.chip.partitions * each))
-        return math.prod(sizes[:-2]) * rows * -(-sizes[-1] * each // width)
+            or num_tiles < TILES_FOR_PHASES
+            or space.has_middle
+        )
+        paced = Pacer(
+            estimate=estimate,
+            floor_ns=moved / self.chip.dma_bytes_per_ns,
+            names=names,
+            num_tiles=num_tiles,
+            has_phases=has_phases,
+            may_park=self.choices.parking and self.fold is None,
+            phases=self.choices.phases,
+        ).pace(steps)
+        return list(paced.steps), paced.cuts
 
     def _access(self, space: Space, tensor: str, walks: Sequence[Walk]) -> Access:
         strides = tuple(group_stride(group, walks, space.sizes) for group in space.groups)
         return Access(tensor=tensor, strides=strides, offset=tuple(w.offset for w in walks))
 
     def _begin(self, row_parts: Mapping[Access, RowPart]) -> None:
-        """Nothing is loaded or stored yet; these accesses are cut out of whole rows."""
+        """Nothing is loaded yet; these accesses are cut out of whole rows."""
         self._row_parts = row_parts
         self._kept_rows: dict[Access, Tile] = {}
         self.after: list[Store] = []
@@ -589,10 +598,3 @@ class RowsPlanner:
         itemsize = min(self.buffers[n].dtype.itemsize for n in self._wide_values())
         found = find_row_parts(loads, cols, itemsize=itemsize, whole=False)
         return found | find_row_parts(stores, cols, itemsize=itemsize, whole=True)
-
-
-def loaded_dtype(stored: DType, *, is_scalar: bool) -> DType:
-    """The dtype of a loaded tile: scalar operands, one value a partition, are float32."""
-    if is_scalar:
-        return DType.FLOAT32
-    return DType.UINT8 if stored is DType.BOOL else stored
