@@ -24,6 +24,7 @@ from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
+from nki_agent.builtin.resident import find_resident, plan_resident
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.stages import Group, StageKind, divide
@@ -50,7 +51,7 @@ def plan_kernel(
     """
     _require_small(captured.graph)
     captured = _without_softmax(captured, chip, choices)
-    groups = divide(captured.graphs)
+    groups = _keep_loops(captured, divide(captured.graphs), chip)
     outputs = _stored(captured.graph, groups)
     taken = {*result_names, *(a.name for a in arguments)}
     new = {name: make_name(f"new_{name}", taken) for name in updates}
@@ -104,6 +105,18 @@ def _without_softmax(captured: Captured, chip: ChipSpec, choices: Choices) -> Ca
     found = find_attention(captured.graph) if choices.attention else []
     keep = frozenset(a.softmax for a in found if fits(captured, a, chip))
     return Captured(tuple(expand_softmax(graph, keep) for graph in captured.graphs))
+
+
+def _keep_loops(captured: Captured, groups: list[Group], chip: ChipSpec) -> list[Group]:
+    """Make each loop over time whose state can stay in SBUF one stage."""
+    found = list(groups)
+    for loop in dict.fromkeys(group.loop for group in groups if group.loop):
+        own = [group for group in found if group.loop == loop]
+        nodes = tuple(sorted(node for group in own for node in group.nodes))
+        if find_resident(captured, nodes, chip) is not None:
+            found[found.index(own[0])] = Group(StageKind.RESIDENT, nodes)
+            found = [group for group in found if group not in own]
+    return found
 
 
 def _loops(captured: Captured, groups: list[Group]) -> tuple[LoopSpan, ...]:
@@ -277,3 +290,5 @@ def _plan_stage(
             return window.pool(choices) if is_pool else window.convolution(choices)
         case StageKind.PICK:
             return plan_pick(captured, group, buffers=names, chip=chip)
+        case StageKind.RESIDENT:
+            return plan_resident(captured, group.nodes, buffers=names, chip=chip)

@@ -42,17 +42,22 @@ from nki_agent.builtin.print_products import (
     helpers_of,
 )
 from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
+from nki_agent.builtin.print_resident import ResidentPrinter, resident_helpers
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
 from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
+from nki_agent.builtin.resident_plan import ResidentPlan
 from nki_agent.builtin.shared_functions import SharedFunctions
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Size
 from nki_agent.builtin.window_text import window_helpers
 
-WITH_PSUM = (MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan, PickPlan)
+WITH_PSUM = (
+    *(MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan),
+    *(PickPlan, ResidentPlan),
+)
 """Stages whose text speaks of PSUM banks."""
 
 
@@ -159,7 +164,7 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(LOWEST)
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
-    helpers += window_helpers(plan) + fold_helpers(plan)
+    helpers += window_helpers(plan) + fold_helpers(plan) + resident_helpers(plan)
     if any(isinstance(s, RankPlan) for s in plan.stages):
         helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
@@ -224,6 +229,8 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             printer(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case PoolPlan():
             PoolPrinter(stage, source, scope).print()
+        case ResidentPlan():
+            ResidentPrinter(stage, source, scope).print()
         case AttentionPlan():
             AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case _:

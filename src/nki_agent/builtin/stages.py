@@ -42,6 +42,8 @@ class StageKind(StrEnum):
     POOL = "pool"
     PICK = "pick"
     FOLD = "fold"
+    RESIDENT = "resident"
+    """All steps of a loop over time."""
 
 
 LINEWISE = (StageKind.CONVOLUTION, StageKind.POOL)

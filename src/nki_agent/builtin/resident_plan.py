@@ -1,0 +1,91 @@
+"""A loop over time whose state stays in SBUF, as data.
+
+Law: features lie on the partitions, in blocks of equal height, and sequences along the columns, so
+that what one step leaves is what the next one multiplies. A `part` is as many columns of a tensor
+as there are features: the gates of a cell lie side by side in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nki_agent.builtin.tile_steps import Access, Size, Step, Tile
+from nki_agent.isa.dtype import DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepInput:
+    """What each step reads from HBM: neighbouring parts, the first at the access's offset."""
+
+    access: Access
+    """Over steps, sequences, and features."""
+    parts: tuple[Tile, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepColumn:
+    """A number for each feature that all steps share."""
+
+    tile: Tile
+    access: Access
+    """Over features."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProduct:
+    """x @ w, of which each part of w's columns gives a tile; made before the steps of `level`."""
+
+    x: Tile
+    w: Access
+    """Over features of x, and columns."""
+    columns: Size
+    dtype: DType
+    parts: tuple[tuple[int, Tile], ...]
+    level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What each step makes for others; `access` is None where only the next step reads it."""
+
+    tile: Tile
+    access: Access | None
+    """Over steps, sequences, and features."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepState:
+    """What a step finds, and the result that it is for the next."""
+
+    before: Tile
+    after: Tile
+    initial: Access
+    """Over sequences and features."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidentPlan:
+    """All steps of a loop over time. `levels` holds what is made before the loop, then the steps
+    in front of the first products, behind them, and so on."""
+
+    title: str
+    steps: Size
+    sequences: Size
+    features: Size
+    inputs: tuple[StepInput, ...]
+    columns: tuple[StepColumn, ...]
+    products: tuple[StepProduct, ...]
+    results: tuple[StepResult, ...]
+    states: tuple[StepState, ...]
+    levels: tuple[tuple[Step, ...], ...]
+
+
+def accesses_read(plan: ResidentPlan) -> list[Access]:
+    """What such a stage reads from HBM, in order of first use."""
+    return [
+        *(group.access for group in plan.inputs),
+        *(product.w for product in plan.products),
+        *(column.access for column in plan.columns),
+        *(state.initial for state in plan.states),
+    ]
