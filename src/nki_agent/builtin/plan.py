@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
-from nki_agent.builtin.resident_plan import ResidentPlan
+from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.tile_steps import Access, Number, Size, Step, Store, Tile
 from nki_agent.isa.dtype import DType
 
@@ -355,6 +355,7 @@ Stage = (
     | ConvolutionPlan
     | PoolPlan
     | ResidentPlan
+    | ResidentRowsPlan
     | ByIndexPlan
 )
 

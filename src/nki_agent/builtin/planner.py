@@ -25,6 +25,7 @@ from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
 from nki_agent.builtin.resident import find_resident, plan_resident
+from nki_agent.builtin.resident_rows import find_row_loop, plan_row_loop
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.stages import Group, StageKind, divide
@@ -113,7 +114,7 @@ def _keep_loops(captured: Captured, groups: list[Group], chip: ChipSpec) -> list
     for loop in dict.fromkeys(group.loop for group in groups if group.loop):
         own = [group for group in found if group.loop == loop]
         nodes = tuple(sorted(node for group in own for node in group.nodes))
-        if find_resident(captured, nodes, chip) is not None:
+        if find_resident(captured, nodes, chip) or find_row_loop(captured, nodes, chip):
             found[found.index(own[0])] = Group(StageKind.RESIDENT, nodes)
             found = [group for group in found if group not in own]
     return found
@@ -291,4 +292,5 @@ def _plan_stage(
         case StageKind.PICK:
             return plan_pick(captured, group, buffers=names, chip=chip)
         case StageKind.RESIDENT:
-            return plan_resident(captured, group.nodes, buffers=names, chip=chip)
+            rows = plan_row_loop(captured, group.nodes, buffers=names, outputs=outputs, chip=chip)
+            return rows or plan_resident(captured, group.nodes, buffers=names, chip=chip)

@@ -44,6 +44,9 @@ def no_position(access: Access, tile: Tile) -> tuple[str, str, str]:
     raise UnsupportedError(tile.name, f"positions {access.strides} are needed inside a function")
 
 
+IN_PSUM = "In PSUM, since two operands from SBUF would share its port."
+
+
 class StepPrinter:
     """Prints steps on tiles of `rows` rows. Shared with the epilogue of products."""
 
@@ -119,20 +122,25 @@ class StepPrinter:
 
     def allocate(self, tile: Tile) -> None:
         """`nl.ndarray` for a tile that is written for the first time."""
-        if tile.name in self._made or tile.in_psum:
+        if tile.name in self._made:
             return
         self._made.add(tile.name)
-        dtype = f"nl.{tile.dtype.value}"
+        dtype, memory = f"nl.{tile.dtype.value}", "psum" if tile.in_psum else "sbuf"
+        if tile.in_psum:
+            self._say(IN_PSUM)
         self.source.add(
-            f"{tile.name} = nl.ndarray({self.shape(tile)}, dtype={dtype}, buffer=nl.sbuf)"
+            f"{tile.name} = nl.ndarray({self.shape(tile)}, dtype={dtype}, buffer=nl.{memory})"
         )
 
-    def print(self, step: Step, level: int) -> None:
-        """One step; loads and stores are the stage's own business."""
-        comment = _comment(step)
+    def _say(self, comment: str) -> None:
+        """A comment, the first time that it is due."""
         if comment and comment not in self._said:
             self._said.add(comment)
             self.source.note(comment)
+
+    def print(self, step: Step, level: int) -> None:
+        """One step; loads and stores are the stage's own business."""
+        self._say(_comment(step))
         if isinstance(step, Cut):
             self._cut(step)
             return

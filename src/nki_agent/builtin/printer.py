@@ -43,11 +43,12 @@ from nki_agent.builtin.print_products import (
 )
 from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
 from nki_agent.builtin.print_resident import ResidentPrinter, resident_helpers
+from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_rows_helpers
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
 from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
-from nki_agent.builtin.resident_plan import ResidentPlan
+from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.shared_functions import SharedFunctions
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
@@ -164,7 +165,8 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(LOWEST)
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
-    helpers += window_helpers(plan) + fold_helpers(plan) + resident_helpers(plan)
+    helpers += window_helpers(plan) + fold_helpers(plan)
+    helpers += resident_helpers(plan) + resident_rows_helpers(plan)
     if any(isinstance(s, RankPlan) for s in plan.stages):
         helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
@@ -231,6 +233,8 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             PoolPrinter(stage, source, scope).print()
         case ResidentPlan():
             ResidentPrinter(stage, source, scope).print()
+        case ResidentRowsPlan():
+            ResidentRowsPrinter(stage, source, scope).print()
         case AttentionPlan():
             AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case _:

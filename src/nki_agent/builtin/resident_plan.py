@@ -1,8 +1,9 @@
-"""A loop over time whose state stays in SBUF, as data.
+"""Loops over time whose state stays in SBUF, as data.
 
-Law: features lie on the partitions, in blocks of equal height, and sequences along the columns, so
-that what one step leaves is what the next one multiplies. A `part` is as many columns of a tensor
-as there are features: the gates of a cell lie side by side in memory.
+Law: where steps multiply the state by weights, features lie on the partitions, in blocks of equal
+height, and sequences along the columns, so that what one step leaves is what the next multiplies;
+a `part` is as many columns of a tensor as there are features: the gates of a cell lie side by side
+in memory. Where no row of the state reads another, rows lie on the partitions as they are.
 """
 
 from __future__ import annotations
@@ -81,8 +82,53 @@ class ResidentPlan:
     levels: tuple[tuple[Step, ...], ...]
 
 
-def accesses_read(plan: ResidentPlan) -> list[Access]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOperand:
+    """What the steps read from HBM or write there, tile by tile.
+
+    The access is over steps, outer loops, blocks of rows, rows, and columns.
+    """
+
+    tile: Tile
+    access: Access
+    is_moving: bool = True
+    """Whether each step has its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowState:
+    """What a step finds and what it leaves for the next; `initial` has no step."""
+
+    before: Tile
+    after: Tile
+    initial: Access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidentRowsPlan:
+    """All steps of a loop over time in which each row of the state goes its own way.
+
+    `outer` are loops around the one over time. `blocks` of `rows` rows each share a tile.
+    """
+
+    title: str
+    steps: Size
+    outer: tuple[Size, ...]
+    blocks: Size
+    rows: Size
+    cols: Size
+    inputs: tuple[RowOperand, ...]
+    results: tuple[RowOperand, ...]
+    states: tuple[RowState, ...]
+    before: tuple[Step, ...]
+    step: tuple[Step, ...]
+
+
+def accesses_read(plan: ResidentPlan | ResidentRowsPlan) -> list[Access]:
     """What such a stage reads from HBM, in order of first use."""
+    if isinstance(plan, ResidentRowsPlan):
+        operands = [operand.access for operand in plan.inputs]
+        return [*operands, *(state.initial for state in plan.states)]
     return [
         *(group.access for group in plan.inputs),
         *(product.w for product in plan.products),

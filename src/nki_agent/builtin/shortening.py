@@ -6,7 +6,7 @@ and what one row or column shares stay in float32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -49,10 +49,11 @@ def shorten(levels: Sequence[Sequence[Step]]) -> list[list[Step]]:
         for tile in made
         if tile.kind is Kind.FULL and tile.dtype is DType.FLOAT32 and not tile.in_psum
     }
-    return [[_on(step, new) for step in level] for level in levels]
+    return [[on_tiles(step, new) for step in level] for level in levels]
 
 
-def _on(step: Step, new: dict[Tile, Tile]) -> Step:
+def on_tiles(step: Step, new: Mapping[Tile, Tile]) -> Step:
+    """The same step on other tiles."""
     changes: dict[str, Any] = {}
     for field in fields(step):
         value = getattr(step, field.name)
@@ -65,7 +66,7 @@ def _on(step: Step, new: dict[Tile, Tile]) -> Step:
     return replace(step, **changes) if changes else step
 
 
-def _scalar_on(scalar: Scalar, new: dict[Tile, Tile]) -> Scalar:
+def _scalar_on(scalar: Scalar, new: Mapping[Tile, Tile]) -> Scalar:
     if isinstance(scalar.operand, Tile) and scalar.operand in new:
         return replace(scalar, operand=new[scalar.operand])
     return scalar

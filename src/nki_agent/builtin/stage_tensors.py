@@ -20,7 +20,7 @@ from nki_agent.builtin.plan import (
     Stage,
     TransposePlan,
 )
-from nki_agent.builtin.resident_plan import ResidentPlan, accesses_read
+from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan, accesses_read
 from nki_agent.builtin.tile_steps import Load, Step, Store
 
 
@@ -42,7 +42,7 @@ def stage_reads(stage: Stage) -> list[str]:
             found = [stage.x]
         case AttentionPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded(stage.levels)]
-        case ResidentPlan():
+        case ResidentPlan() | ResidentRowsPlan():
             found = [access.tensor for access in accesses_read(stage)]
         case _:
             found = [matrix.tensor for matrix in _read_by_index(stage)]
@@ -78,7 +78,7 @@ def stage_writes(stage: Stage) -> list[str]:
             found = [stage.target.tensor]
         case RankPlan():
             found = [m.tensor for m in (stage.values, stage.places) if m is not None]
-        case ResidentPlan():
+        case ResidentPlan() | ResidentRowsPlan():
             found = [r.access.tensor for r in stage.results if r.access is not None]
         case _:
             found = [stage.out.tensor]
