@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
@@ -354,6 +355,7 @@ Stage = (
     | AttentionPlan
     | ConvolutionPlan
     | PoolPlan
+    | ChainPlan
     | ResidentPlan
     | ResidentRowsPlan
     | ByIndexPlan

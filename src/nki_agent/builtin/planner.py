@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from nki_agent.builtin.attention import AttentionPlanner, fits
 from nki_agent.builtin.capture import Captured, expand_softmax
+from nki_agent.builtin.chains import ChainPlanner, turn_chains
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.folds import plan_fold
@@ -52,7 +53,8 @@ def plan_kernel(
     """
     _require_small(captured.graph)
     captured = _without_softmax(captured, chip, choices)
-    groups = _keep_loops(captured, divide(captured.graphs), chip)
+    captured, chains = turn_chains(captured, chip)
+    groups = _keep_loops(captured, divide(captured.graphs, chains), chip)
     outputs = _stored(captured.graph, groups)
     taken = {*result_names, *(a.name for a in arguments)}
     new = {name: make_name(f"new_{name}", taken) for name in updates}
@@ -281,6 +283,9 @@ def _plan_stage(
         case StageKind.ATTENTION:
             attention = AttentionPlanner(captured, group, buffers=names, chip=chip)
             return attention.plan_attention(choices)
+        case StageKind.CHAIN:
+            chain = ChainPlanner(captured, group, buffers=names, chip=chip)
+            return chain.plan_chain(choices)
         case StageKind.TRANSPOSE:
             return plan_transpose(captured, group, buffers=names, choices=choices)
         case StageKind.FOLD:

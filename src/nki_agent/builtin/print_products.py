@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.plan import AttentionPlan, MatmulPlan, Plan, TransposePlan
 from nki_agent.builtin.print_rows import OUTER_NAMES, TIME
@@ -120,7 +121,7 @@ def helpers_of(plan: Plan) -> list[str]:
                 turns |= 1 in each
                 short |= any(n > 1 for n in each)
                 blocks |= not (x_turns and w_turns)
-            case AttentionPlan():
+            case AttentionPlan() | ChainPlan():
                 turns = blocks = True
                 short |= stage.rows_each > 1
             case _:

@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 
+from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.picks import PIECE
 from nki_agent.builtin.plan import (
     Argument,
@@ -31,6 +32,7 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_bags import BagPrinter
+from nki_agent.builtin.print_chain import ChainPrinter, chain_helpers
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
@@ -57,7 +59,7 @@ from nki_agent.builtin.window_text import window_helpers
 
 WITH_PSUM = (
     *(MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan),
-    *(PickPlan, ResidentPlan),
+    *(PickPlan, ResidentPlan, ChainPlan),
 )
 """Stages whose text speaks of PSUM banks."""
 
@@ -166,7 +168,7 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
     helpers += window_helpers(plan) + fold_helpers(plan)
-    helpers += resident_helpers(plan) + resident_rows_helpers(plan)
+    helpers += chain_helpers(plan) + resident_helpers(plan) + resident_rows_helpers(plan)
     if any(isinstance(s, RankPlan) for s in plan.stages):
         helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
@@ -231,6 +233,8 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             printer(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case PoolPlan():
             PoolPrinter(stage, source, scope).print()
+        case ChainPlan():
+            ChainPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case ResidentPlan():
             ResidentPrinter(stage, source, scope).print()
         case ResidentRowsPlan():

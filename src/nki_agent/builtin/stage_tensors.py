@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.plan import (
     AttentionPlan,
     BagPlan,
@@ -40,7 +41,7 @@ def stage_reads(stage: Stage) -> list[str]:
             found = [stage.x, stage.weight, *_loaded(stage.levels)]
         case PoolPlan():
             found = [stage.x]
-        case AttentionPlan():
+        case AttentionPlan() | ChainPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded(stage.levels)]
         case ResidentPlan() | ResidentRowsPlan():
             found = [access.tensor for access in accesses_read(stage)]
@@ -76,6 +77,8 @@ def stage_writes(stage: Stage) -> list[str]:
             found = [s.access.tensor for s in steps if isinstance(s, Store)]
         case TransposePlan() | FoldPlan():
             found = [stage.target.tensor]
+        case ChainPlan():
+            found = [stage.out.tensor]
         case RankPlan():
             found = [m.tensor for m in (stage.values, stage.places) if m is not None]
         case ResidentPlan() | ResidentRowsPlan():
