@@ -37,5 +37,7 @@ class ChainPlan:
     product: Tile
     weights: Tile
     levels: tuple[tuple[Step, ...], ...]
+    cuts: tuple[int, ...]
+    """Where the steps of a block are cut in parts, each a block behind the one before."""
     ahead: Size | None
     """How far behind its own position a query sees keys; None where it sees all."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from nki_agent.builtin.align import group_size
 from nki_agent.builtin.attention import AttentionPlanner
-from nki_agent.builtin.balance import Estimate, balance
+from nki_agent.builtin.balance import Estimate, balance, find_cuts
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.chain_plan import ChainPlan
-from nki_agent.builtin.choices import Choices
+from nki_agent.builtin.choices import Choices, Phases
 from nki_agent.builtin.graph import (
     ELEMENTWISE,
     Graph,
@@ -333,6 +333,7 @@ class ChainPlanner(AttentionPlanner):
             product=product,
             weights=weights,
             levels=tuple(tuple(steps) for steps in levels),
+            cuts=find_cuts(levels[-1], estimate, Phases.NEEDED),
             ahead=_keys_ahead(levels[-1], weights),
         )
 

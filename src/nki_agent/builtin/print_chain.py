@@ -1,10 +1,14 @@
 """Prints two products with elementwise steps between them, one block of keys at a time.
 
-Law: the second product of a block is issued two blocks behind its steps, so that the Tensor Engine
-need not wait for them; the text fits any number of queries and keys.
+Law: each part of a block's steps, and then its second product, is issued one block behind the part
+before it, so that no engine waits; the text fits any number of queries and keys.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
 
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.plan import Plan
@@ -21,18 +25,24 @@ from nki_agent.builtin.tile_steps import (
     Size,
     Step,
     Tile,
+    step_writes,
 )
 
-ADD_UP = '''def add_up(weights, values, results):
-    """Adds weights [K, M] times values [K, N] to results, each of up to 128 rows of M."""
+ADD_UP = '''def add_up(weights, values, results, skipped, outs):
+    """Adds weights [K, M] times values [K, N] to results behind the skipped, 128 rows of M each.
+
+    With the last values come the parts of the output where all results belong.
+    """
     start = 0
-    for result in results:
+    for result in results[skipped:]:
         end = start + result.shape[0]
         nisa.nc_matmul(dst=result, stationary=weights[:, start:end], moving=values)
         start = end
+    for number in range(len(outs)):
+        out_tile = nl.ndarray(results[number].shape, dtype=outs[number].dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=out_tile, src=results[number])
+        nisa.dma_copy(dst=outs[number], src=out_tile)
 '''
-BLOCKS_AHEAD = 2
-"""Blocks whose steps run while the Tensor Engine is at an earlier one."""
 
 
 def chain_helpers(plan: Plan) -> list[str]:
@@ -57,6 +67,7 @@ class ChainPrinter:
         self.parts: dict[Access, str] = {}
         self.positions: dict[Access, str] = {}
         self.factors: dict[str, Number] = {}
+        self.num_parts = 1
 
     def print(self) -> None:
         """The whole stage."""
@@ -72,6 +83,9 @@ class ChainPrinter:
         )
         add("depth_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
         add("key_tiles = (num_keys + PARTITIONS - 1) // PARTITIONS")
+        self.source.note("A group of queries whose results take one PSUM bank.")
+        add("tiles = max(1, min(BANK // PARTITIONS, BANK // value_depth))")
+        add("most_queries = tiles * PARTITIONS")
         queries, keys = ("num_queries", plan.queries), ("num_keys", plan.keys)
         depth, value = ("depth", plan.depth), ("value_depth", plan.value_depth)
         self.q_access = swap_axes(plan.q)
@@ -79,13 +93,38 @@ class ChainPrinter:
         self.k = self._regions((keys, depth), plan.k)
         self.v = self._regions((keys, value), plan.v)
         self.out = self._regions((queries, value), plan.out)
+        self.operands = [
+            (*operand, _level_of(operand[-1]))
+            for operand in (
+                ("k_turned", "num_keys", self.k, plan.k),
+                ("q_turned", "num_queries", self.q, self.q_access),
+                ("v_kept", "num_keys", self.v, plan.v),
+            )
+        ]
         self.around = Regions(self.source, self.scope, self.loops.axes(keys, queries))
         for steps in plan.levels:
             for step in steps:
                 if isinstance(step, Load):
                     self.around.prepare(layout_of(step.access))
         self.steps = StepPrinter(self.source, self.scope, row_level=self.last, cols="num_queries")
+        self.source.note(
+            "Each part of a block runs one block behind the one before it, so that no engine waits."
+        )
+        names = [f"before_{number + 2}" for number in range(self.num_parts)]
+        for name in names:
+            add(f"{name} = []")
         self._batch(0)
+        for number in range(self.num_parts):
+            with self.source.block(f"for block in {names[number]}:"):
+                self._pass_on(number)
+
+    def _pass_on(self, number: int) -> None:
+        """Run the next part of a block, or its second product after the last."""
+        if number + 1 == self.num_parts:
+            self.source.add("add_up(*block)")
+            return
+        made = f"{self.weigh}_{number + 2}(*block[0])"
+        self.source.add(f"before_{number + 3}.append(({made}, *block[1:]))")
 
     def _regions(self, minor: tuple[tuple[str, Size], tuple[str, Size]], access: Access) -> Regions:
         axes: list[Axis] = self.loops.axes(*minor)
@@ -97,12 +136,14 @@ class ChainPrinter:
     def _batch(self, level: int) -> None:
         for step in self.plan.levels[level] if level < self.last else ():
             self._step(step, level)
+        for operand in self.operands:
+            if operand[-1] == level:
+                self._operand(*operand[:-1])
         if level < len(self.plan.batch):
             with self.loops.loop(level):
                 self._batch(level + 1)
             return
-        self._operands()
-        with self.source.block("for q0 in range(0, num_queries, BANK):"):
+        with self.source.block("for q0 in range(0, num_queries, most_queries):"):
             self._queries()
 
     def _step(self, step: Step, level: int) -> None:
@@ -116,23 +157,17 @@ class ChainPrinter:
         text = self.around.text(layout_of(step.access), windows, spread="PARTITIONS")
         self.source.add(f"nisa.dma_copy(dst={step.dst.name}, src={text})")
 
-    def _operands(self) -> None:
-        """Keys and queries with their depth on the partitions, values with the keys there."""
+    def _operand(self, name: str, count: str, regions: Regions, access: Access) -> None:
+        """Keys or queries with their depth on the partitions, or values with the keys there."""
         plan = self.plan
-        depth, value = Window(count="depth"), Window(count="value_depth")
-        self.source.note("Keys and queries with their depth on the partitions, values with the keys there.")
-        for name, count, regions, access in (
-            ("k_turned", "num_keys", self.k, plan.k),
-            ("q_turned", "num_queries", self.q, self.q_access),
-        ):
-            self._tile(name, f"(PARTITIONS, depth_tiles, {count})", plan.dtype.value)
-            text = regions.text(layout_of(access), self.loops.windows(Window(count=count), depth))
-            self.source.add(call_loader(name, text, plan.rows_each))
-        self._tile("v_kept", "(PARTITIONS, key_tiles, value_depth)", plan.value_dtype.value)
-        text = self.v.text(
-            layout_of(plan.v), self.loops.windows(Window(count="num_keys"), value)
-        )
-        self.source.add(f"load_blocks(v_kept, {text})")
+        is_value = name == "v_kept"
+        shape = "key_tiles, value_depth" if is_value else f"depth_tiles, {count}"
+        dtype = plan.value_dtype if is_value else plan.dtype
+        self._tile(name, f"(PARTITIONS, {shape})", dtype.value)
+        minor = Window(count="value_depth" if is_value else "depth")
+        text = regions.text(layout_of(access), self.loops.windows(Window(count=count), minor))
+        is_loaded = f"load_blocks({name}, {text})"
+        self.source.add(is_loaded if is_value else call_loader(name, text, plan.rows_each))
 
     def _tile(self, name: str, shape: str, dtype: str, *, memory: str = "sbuf") -> None:
         self.source.add(f"{name} = nl.ndarray({shape}, dtype=nl.{dtype}, buffer=nl.{memory})")
@@ -140,14 +175,15 @@ class ChainPrinter:
     # -- one group of queries ---------------------------------------------------------------------
     def _queries(self) -> None:
         add, plan = self.source.add, self.plan
-        add("group = min(BANK, num_queries - q0)")
-        add("results = []")
-        with self.source.block("for r0 in range(0, group, PARTITIONS):"):
-            add("rows = min(PARTITIONS, group - r0)")
+        add("group = min(most_queries, num_queries - q0)")
+        add("results, outs = [], []")
+        with self.source.block("for r0 in range(q0, q0 + group, PARTITIONS):"):
+            add("rows = min(PARTITIONS, q0 + group - r0)")
             self._tile("result", "(rows, value_depth)", "float32", memory="psum")
             add("results.append(result)")
-        self.source.note(f"The Tensor Engine adds up {BLOCKS_AHEAD} blocks behind the others' steps.")
-        add("waiting = []")
+            rows = Window(start="r0", count="rows")
+            windows = self.loops.windows(rows, Window(count="value_depth"))
+            add(f"outs.append({self.out.text(layout_of(plan.out), windows)})")
         end = "num_keys"
         if plan.ahead is not None:
             self.source.note("No query of the group sees a later key.")
@@ -155,13 +191,9 @@ class ChainPrinter:
             add(f"end = min(num_keys, q0 + group{shift})")
             end = "end"
         with self.source.block(f"for k0 in range(0, {end}, PARTITIONS):"):
-            self._block()
-        with self.source.block("for block in waiting:"):
-            add("add_up(*block)")
-        with self.source.block("for number in range(len(results)):"):
-            self._store()
+            self._block(end)
 
-    def _block(self) -> None:
+    def _block(self, end: str) -> None:
         """One block of keys."""
         add, plan = self.source.add, self.plan
         add("rows = min(PARTITIONS, num_keys - k0)")
@@ -184,21 +216,15 @@ class ChainPrinter:
             given.append(f"{tile.name}[:, {seen}]" if tile.is_wide else tile.name)
         given += [self._position(access, first) for access in self.positions]
         given += [self.scope.number(factor) for factor in self.factors.values()]
-        add(f"weights = {self.weigh}({', '.join([*given, 'depth'])})")
-        results = "results[skipped:]" if plan.ahead is not None else "results"
-        add(f"waiting.append((weights, v_kept[:rows, k0 // PARTITIONS, :], {results}))")
-        with self.source.block(f"if len(waiting) > {BLOCKS_AHEAD}:"):
-            add("add_up(*waiting.pop(0))")
-
-    def _store(self) -> None:
-        add = self.source.add
-        add("result = results[number]")
-        self._tile("out_tile", "(result.shape[0], value_depth)", self.plan.out_dtype.value)
-        add("nisa.tensor_copy(dst=out_tile, src=result)")
-        rows = Window(start="q0 + number * PARTITIONS", count="result.shape[0]")
-        windows = self.loops.windows(rows, Window(count="value_depth"))
-        text = self.out.text(layout_of(self.plan.out), windows)
-        add(f"nisa.dma_copy(dst={text}, src=out_tile)")
+        skipped = "skipped" if plan.ahead is not None else "0"
+        add("values = v_kept[:rows, k0 // PARTITIONS, :]")
+        add(f"last = outs if k0 + PARTITIONS >= {end} else []")
+        call = f"{self.weigh}({', '.join([*given, 'depth'])})"
+        add(f"before_2.append(({call}, values, results, {skipped}, last))")
+        for number in range(self.num_parts):
+            with self.source.block(f"if len(before_{number + 2}) > 1:"):
+                add(f"block = before_{number + 2}.pop(0)")
+                self._pass_on(number)
 
     def _position(self, access: Access, first: str) -> str:
         """Where the whole numbers of a block begin."""
@@ -217,29 +243,57 @@ class ChainPrinter:
 
     # -- one block --------------------------------------------------------------------------------
     def _define_weigh(self) -> None:
-        source, plan = Source(depth=1), self.plan
+        """One function for each part of the steps; each is given what the one before hands on."""
+        plan = self.plan
         scope = PartScope({}, {"depth": plan.depth})
-        printer = StepPrinter(source, scope, row_level=self.last, cols="cols")
+        printer = StepPrinter(Source(), scope, row_level=self.last, cols="cols")
         printer.position = self._position_in_block
-        source.add('"""The weights of a block of keys for queries: [keys, queries]."""')
-        source.add("rows, cols = k_turned.shape[2], q_turned.shape[2]")
-        source.add("product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
-        with source.block("for k in range(k_turned.shape[1]):"):
-            source.add("size = min(PARTITIONS, depth - k * PARTITIONS)")
-            source.add(
-                "nisa.nc_matmul(dst=product, stationary=k_turned[:size, k, :],"
-                " moving=q_turned[:size, k, :])"
-            )
-        for step in plan.levels[self.last]:
-            self._step_in_block(step, printer)
-        source.add(f"return {plan.weights.name}")
+        steps = plan.levels[self.last]
+        bounds = [0, *plan.cuts, len(steps)]
+        self.num_parts = len(bounds) - 1
+        bodies = []
+        for start, end in pairwise(bounds):
+            printer.source = Source(depth=1)
+            if start == 0:
+                _first_product(printer.source)
+            for step in steps[start:end]:
+                self._step_in_block(step, printer)
+            bodies.append(printer.source)
         self.factors = scope.given
         given = ["k_turned", "q_turned", *self.parts.values(), *(t.name for t in self._kept())]
         given += [*self.positions.values(), *self.factors, "depth"]
+        known = [*given, "product", *(t.name for step in steps for t in step_writes(step))]
+        for number, body in enumerate(bodies):
+            later = "\n".join(line for other in bodies[number + 1 :] for line in other.lines)
+            later = later or plan.weights.name
+            handed = [n for n in dict.fromkeys(known) if re.search(rf"\b{n}\b", later)]
+            made = [n for n in handed if n in given or self._is_made(n, bounds[number + 1])]
+            body.add(f"return {', '.join(made)}{',' if len(bodies) - 1 > number and len(made) == 1 else ''}")
+            self._part(number, body, given)
+            given = made
+
+    def _is_made(self, name: str, end: int) -> bool:
+        steps = self.plan.levels[self.last][:end]
+        return name == "product" or any(t.name == name for s in steps for t in step_writes(s))
+
+    def _part(self, number: int, body: Source, given: Sequence[str]) -> None:
+        name = f"{self.weigh}_{number + 1}" if number else self.weigh
         self.helpers.add()
         self.helpers.add()
-        self.helpers.add(f"def {self.weigh}({', '.join(given)}):")
-        self.helpers.lines.extend(source.lines)
+        with self.helpers.block(f"def {name}({', '.join(given)}):"):
+            if number == 0:
+                self.helpers.add('"""The weights of a block of keys for queries: [keys, queries]."""')
+                self.helpers.add("rows, cols = k_turned.shape[2], q_turned.shape[2]")
+            else:
+                self.helpers.add('"""Goes on with the weights of a block."""')
+                steps = self.plan.levels[self.last]
+                wide = {t.name for s in steps for t in step_writes(s) if t.kind is Kind.FULL}
+                tile = next(n for n in given if n == "product" or n in wide)
+                text = body.text()
+                sizes = [n if re.search(rf"\b{n}\b", text) else "_" for n in ("rows", "cols")]
+                if sizes != ["_", "_"]:
+                    self.helpers.add(f"{', '.join(sizes)} = {tile}.shape")
+        self.helpers.lines.extend(body.lines)
 
     def _step_in_block(self, step: Step, printer: StepPrinter) -> None:
         match step:
@@ -277,6 +331,21 @@ class ChainPrinter:
                 return f"{name} + {rises} - 1 >= 0"
             case _:
                 return ""
+
+
+def _level_of(access: Access) -> int:
+    """The innermost loop along which an operand moves."""
+    return max((i + 1 for i, s in enumerate(access.strides[:-2]) if any(s)), default=0)
+
+
+def _first_product(source: Source) -> None:
+    source.add("product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
+    with source.block("for k in range(k_turned.shape[1]):"):
+        source.add("size = min(PARTITIONS, depth - k * PARTITIONS)")
+        source.add(
+            "nisa.nc_matmul(dst=product, stationary=k_turned[:size, k, :],"
+            " moving=q_turned[:size, k, :])"
+        )
 
 
 def _name_once(names: dict[Access, str], access: Access, wanted: str) -> str:
