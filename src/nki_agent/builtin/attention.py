@@ -30,8 +30,11 @@ from nki_agent.builtin.tile_steps import (
     Access,
     Activate,
     AffineSelect,
+    Copy,
     Fill,
     Kind,
+    Load,
+    Number,
     Scalar,
     Scale,
     Size,
@@ -44,6 +47,11 @@ from nki_agent.isa.enums import Engine
 
 SCORES = "scores_block"
 """The part of the scores that one product makes."""
+BESIDE = "beside"
+"""The tile of the score beside those of the keys."""
+BANKS_OF_SCORES = 2
+"""PSUM banks for the scores of a block: those of two blocks take half of all, and turned weights
+and results the other."""
 
 
 class AttentionPlanner(MatmulPlanner):
@@ -68,9 +76,12 @@ class AttentionPlanner(MatmulPlanner):
         """Plan the stage."""
         q_id, k_id = self.node.inputs
         v_id = self.out.inputs[1]
-        space = self._space(q_id, k_id, v_id)
+        beside = self.graph[self.parts.softmax].inputs[1:]
+        space = self._space(q_id, k_id, v_id, *beside)
         levels, product, scores = self._between(space)
+        tile = self._load_beside(space, levels, *beside)
         first, last = _bounds(levels[-1])
+        scale = self._kept_in_psum(levels, product, scores, self._seen_keys(first, last))
         graphs = self.captured.graphs
         depth = tuple(g[q_id].shape[-1] for g in graphs)
         return AttentionPlan(
@@ -93,7 +104,72 @@ class AttentionPlanner(MatmulPlanner):
             levels=tuple(tuple(steps) for steps in levels),
             first_key=first,
             last_key=last,
+            beside=tile,
+            scale=scale,
         )
+
+    def _load_beside(
+        self, space: Matrices, levels: list[list[Step]], node_id: int | None = None
+    ) -> Tile | None:
+        """The score beside those of the keys, one number for all queries of a block."""
+        if node_id is None:
+            return None
+        access = self._operand(space, node_id)
+        level = len(space.batch)
+        tile = Tile(name=BESIDE, kind=Kind.ONE, dtype=DType.FLOAT32, level=level)
+        row = minor_stride(self.captured, node_id, -2)
+        queries = [g[self.parts.scores].shape[-2] for g in self.captured.graphs]
+        if any(step and n > 1 for step, n in zip(row, queries, strict=True)):
+            raise UnsupportedError(self.out.origin, "each query has a score of its own beside")
+        zero = (0,) * len(queries)
+        access = replace(access, strides=(*access.strides[:-2], zero, zero))
+        levels[level].append(Load(dst=tile, access=access))
+        return tile
+
+    @property
+    def _bank(self) -> int:
+        """float32 columns of one PSUM bank."""
+        return self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
+
+    def _seen_keys(self, first: Size | None, last: Size | None) -> int:
+        """The most keys that a block of queries sees."""
+        keys = [g[self.parts.scores].shape[-1] for g in self.captured.graphs]
+        if first is None or last is None:
+            return max(keys)
+        # A block is as long as the partitions, and so is what its first key is rounded down by.
+        spans = [b - a + 2 * self.chip.partitions for a, b in zip(first, last, strict=True)]
+        return max(map(min, keys, spans))
+
+    def _kept_in_psum(
+        self, levels: list[list[Step]], product: Tile, scores: Tile, keys: int
+    ) -> Number | None:
+        """The factor of scores that are read where the product leaves them; it is taken out.
+
+        None where more than a factor and choices by position is between product and softmax, or
+        where PSUM has too little room.
+        """
+        graphs = self.captured.graphs
+        values = max(g[self.parts.out].shape[-1] for g in graphs)
+        if keys > self._bank * BANKS_OF_SCORES or values >= self._bank or not levels[-1]:
+            return None
+        first, *rest = levels[-1]
+        hides = all(
+            isinstance(s, AffineSelect) and s.dst == s.data and max(s.value) < _FAR_BELOW
+            for s in rest
+        )
+        scale: Number | None = None
+        match first:
+            case Activate(function="copy", data=data, scale=factor, bias=None, sums=None):
+                if data == product and isinstance(factor, tuple) and min(factor) > 0:
+                    scale = factor
+            case Copy(src=src) if src == product:
+                scale = (1.0,) * len(graphs)
+            case _:
+                pass
+        if scale is None or not hides or first.dst != scores:
+            return None
+        levels[-1] = rest
+        return scale
 
     # -- axes -------------------------------------------------------------------------------------
     def _space(self, *operands: int) -> Matrices:

@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nki_agent.base.clock import Clock, SystemClock
+from nki_agent.builtin.capture import Captured, capture_task
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.search import (
     NO_BUDGET,
+    VERDICTS_ROUNDED,
     Course,
     Result,
     Search,
@@ -72,6 +74,11 @@ class _Step:
         return found.group(1) if found else None
 
     @property
+    def is_full(self) -> bool:
+        """Whether the kernel needs more memory than there is."""
+        return any(code in self.answer for code in FULL_MEMORY)
+
+    @property
     def fault(self) -> str:
         """The first fault of the answer."""
         found = _FAULT.search(self.answer)
@@ -98,6 +105,7 @@ class BuiltinAuthor:
         self._clock = clock or SystemClock()
         self._start_ns: int | None = None
         self._written: dict[Choices, str | None] = {}
+        self._captured: Captured | None = None
 
     @property
     def name(self) -> str:
@@ -117,23 +125,28 @@ class BuiltinAuthor:
             self._start_ns = self._clock.monotonic_ns()
         available = {tool.name for tool in tools}
         steps = list(_read_steps(messages))
+        opening = _opening(steps)
+        first = await self._settle(_choices_of(opening, is_checked=VERIFY in available))
         if not steps:
-            return await self._write(0, available)
+            return await self._write(first, available)
         last = steps[-1]
-        number = sum(step.tool == _first_tool(available) for step in steps)
-        is_proven = any(step.tool == VERIFY and step.stage == "right" for step in steps)
-        if last.stage not in (None, "right") and not is_proven:
-            return await self._repair(last, number, available)
+        rights = sum(step.stage == "right" for step in opening if step.source == opening[-1].source)
+        needed = VERDICTS_ROUNDED if first.short_tiles else 1
+        if last.stage not in (None, "right") and len(opening) == len(steps):
+            return await self._repair(steps, first, available)
         match last.tool:
             case "compile_kernel" if VERIFY in available:
                 return _call(VERIFY, len(steps), "It compiles; now its values.")
+            case "verify_kernel" if rights < needed:
+                text = "It rounds as the reference does, which other inputs might not bear."
+                return _call(VERIFY, len(steps), text)
             case "verify_kernel" if PROFILE in available and not _was_profiled(steps):
                 text = "The values are right; now where the time goes."
                 return _call(PROFILE, len(steps), text, shapes=self._shapes)
             case _ if self._budget.is_empty or PROFILE not in available:
                 return _call(SUBMIT, len(steps), "Done.")
             case _:
-                return await asyncio.to_thread(self._optimize, steps, REPAIRS[number - 1])
+                return await asyncio.to_thread(self._optimize, steps, first)
 
     @property
     def _shapes(self) -> str | None:
@@ -141,23 +154,40 @@ class BuiltinAuthor:
         return None if self._budget.is_empty else PERF
 
     # -- the first kernel -------------------------------------------------------------------------
-    async def _write(self, attempt: int, available: set[str]) -> Reply:
+    async def _write(self, choices: Choices, available: set[str], number: int = 0) -> Reply:
         try:
-            source = await asyncio.to_thread(
-                write_kernel, self._task, self._target, choices=REPAIRS[attempt]
-            )
+            source = await asyncio.to_thread(self._write_anew, choices)
         except UnsupportedError as error:
             return _give_up(str(error))
         if not available:
             return Reply(text=f"The whole kernel:\n\n```python\n{source}```\n")
-        text = "The kernel, planned from the reference's operators." if attempt == 0 else _AGAIN
-        return _call(_first_tool(available), attempt, text, source=source)
+        text = _AGAIN if number else "The kernel, planned from the reference's operators."
+        return _call(_first_tool(available), number, text, source=source)
 
-    async def _repair(self, last: _Step, attempts: int, available: set[str]) -> Reply:
-        is_full = any(code in last.answer for code in FULL_MEMORY)
-        if is_full and attempts < len(REPAIRS):
-            return await self._write(attempts, available)
-        tried = f" after {attempts} tilings" if attempts > 1 else ""
+    def _write_anew(self, choices: Choices) -> str:
+        if self._captured is None:
+            self._captured = capture_task(self._task)
+        source = write_kernel(self._task, self._target, choices=choices, captured=self._captured)
+        self._written[choices] = source
+        return source
+
+    async def _settle(self, choices: Choices) -> Choices:
+        """The same, without rounding where it makes no other kernel."""
+        plain = choices.but({"short_tiles": False})
+        if not choices.short_tiles or plain == choices:
+            return choices
+        rounded = await asyncio.to_thread(self._try_to_write, choices)
+        return plain if rounded == await asyncio.to_thread(self._try_to_write, plain) else choices
+
+    async def _repair(self, steps: Sequence[_Step], choices: Choices, available: set[str]) -> Reply:
+        """The next kernel, if what failed leads to another one."""
+        last = steps[-1]
+        before = await self._settle(_choices_of(steps[:-1], is_checked=VERIFY in available))
+        is_new = choices != before and _count_full(steps) < len(REPAIRS)
+        if is_new:
+            return await self._write(choices, available, len(steps))
+        written = sum(step.tool == _first_tool(available) for step in steps)
+        tried = f" after {written} tilings" if written > 1 else ""
         return _give_up(
             f"the built-in author's kernel is {last.stage}{tried}, and it knows no repair:"
             f" {last.fault}"
@@ -186,11 +216,9 @@ class BuiltinAuthor:
     def _try_to_write(self, choices: Choices) -> str | None:
         if choices not in self._written:
             try:
-                source = write_kernel(self._task, self._target, choices=choices)
+                self._write_anew(choices)
             except UnsupportedError:
                 self._written[choices] = None
-            else:
-                self._written[choices] = source
         return self._written[choices]
 
     def _is_over(self) -> bool:
@@ -209,7 +237,29 @@ def _first_tool(available: set[str]) -> str:
     return next((tool for tool in (COMPILE, VERIFY) if tool in available), SUBMIT)
 
 
-_AGAIN = "It needs too much memory; the same plan with smaller tiles."
+_AGAIN = "The same plan, mended where the answer says so."
+
+
+def _opening(steps: Sequence[_Step]) -> Sequence[_Step]:
+    """What comes before the first look at the time: the way to a kernel that is right."""
+    for number, step in enumerate(steps):
+        if step.tool == PROFILE:
+            return steps[:number]
+    return steps
+
+
+def _count_full(steps: Sequence[_Step]) -> int:
+    return sum(step.is_full for step in steps)
+
+
+def _choices_of(steps: Sequence[_Step], *, is_checked: bool) -> Choices:
+    """The choices of the first right kernel, or of the next one: what failed is left out.
+
+    Values are rounded as the reference rounds them only where verdicts say that they may be.
+    """
+    full = min(_count_full(steps), len(REPAIRS) - 1)
+    failed = any(step.stage not in (None, "right") and not step.is_full for step in steps)
+    return REPAIRS[full].but({"short_tiles": is_checked and not failed})
 
 
 def _was_profiled(steps: Sequence[_Step]) -> bool:

@@ -45,6 +45,8 @@ GEN3 = 3
 SHORT_BYTES = 2
 PAIR = 2.0
 """Passes of two operands from SBUF that share the port."""
+DIVISION = 8.0
+"""Passes of an exact reciprocal."""
 GPSIMD_OPS = frozenset({"add", "subtract", "multiply"})
 _COPY = "copy"
 
@@ -83,10 +85,22 @@ class Estimate:
         is_power = isinstance(step, Combine) and step.op == "power"
         return Engine.GPSIMD if is_power else Engine.VECTOR
 
+    def _cycles(self, step: Step) -> float:
+        return max(float(self.chip.min_instruction_cycles), self._passes(step) * self._width(step))
+
+    def interval_ns(self, step: Step) -> float:
+        """Time after which the engine may begin its next step, if that need not wait."""
+        chip, cycles = self.chip, self._cycles(step)
+        if self.engine(step) in (Engine.VECTOR, Engine.SCALAR):
+            cycles = max(cycles, chip.small_instruction_cycles)
+            is_vector = self.engine(step) is Engine.VECTOR
+            return cycles / (chip.vector_clock_ghz if is_vector else chip.scalar_clock_ghz)
+        return self.step_ns(step)
+
     def step_ns(self, step: Step) -> float:
-        """Time of a step on its engine."""
+        """Time of a step on its engine, until its result is there."""
         chip = self.chip
-        cycles = max(float(chip.min_instruction_cycles), self._passes(step) * self._width(step))
+        cycles = self._cycles(step)
         match self.engine(step):
             case Engine.SCALAR:
                 return (cycles + chip.scalar_overhead_cycles) / chip.scalar_clock_ghz
@@ -106,7 +120,11 @@ class Estimate:
         short = all(t.dtype.itemsize <= SHORT_BYTES for t in tiles if t.is_wide)
         fast = short and self.engine(step) is Engine.VECTOR
         match step:
-            case Combine() | ScaleCombine() | CopyWhere():
+            case CopyWhere():
+                return PAIR
+            case Invert():
+                return DIVISION
+            case Combine() | ScaleCombine():
                 in_psum = any(tile.in_psum for tile in step_reads(step))
                 if in_psum:
                     return 1.0
@@ -193,7 +211,7 @@ def _is_short(tile: Tile) -> bool:
 
 def _is_for_gpsimd(step: Combine, chip: ChipSpec) -> bool:
     """GpSimd reaches no PSUM; before NeuronCore-v3 it and the Vector Engine share SBUF's port."""
-    in_psum = step.first.in_psum or step.second.in_psum
+    in_psum = any(tile.in_psum for tile in (step.first, step.second, step.dst))
     return chip.generation >= GEN3 and step.op in GPSIMD_OPS and not in_psum and step.dst.is_wide
 
 

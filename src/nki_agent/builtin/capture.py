@@ -28,6 +28,7 @@ from nki_agent.builtin.matching import find_folds
 from nki_agent.builtin.probes import make_probes
 from nki_agent.builtin.pruning import prune
 from nki_agent.builtin.sinking import find_sinks, sink
+from nki_agent.builtin.softmaxes import join_scores
 from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
 from nki_agent.task.task import Form, ShapeSet, Task
@@ -106,7 +107,7 @@ def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
 
 def make_captured(graphs: list[Graph]) -> Captured:
     """Check that the graphs are the same but for sizes, and prepare them for planning."""
-    apart = sink_all([take_apart(cast_early(graph)) for graph in graphs])
+    apart = sink_all([take_apart(cast_early(join_scores(graph))) for graph in graphs])
     ready = [own_masks(store_transposed(graph)) for graph in apart]
     first = ready[0]
     for other in ready[1:]:
@@ -285,38 +286,3 @@ def own_masks(graph: Graph) -> Graph:
     return prune(
         Graph(tuple(builder.nodes), graph.arguments, tuple(new_id[o] for o in graph.outputs))
     )
-
-
-def expand_softmax(graph: Graph, keep: frozenset[int]) -> Graph:
-    """Replace each softmax by row maximum, exponentials and row sum, but for those in `keep`."""
-    if not any(node.op is Op.SOFTMAX and node.id not in keep for node in graph.nodes):
-        return graph
-    builder = GraphBuilder(arguments=list(graph.arguments))
-    new_id: dict[int, int] = {}
-    for node in graph.nodes:
-        builder.origin = node.origin
-        if node.op is not Op.SOFTMAX or node.id in keep:
-            new_id[node.id] = builder.repeat(node, [new_id[i] for i in node.inputs])
-            continue
-        builder.loop = node.loop
-        new_id[node.id] = _softmax(
-            builder, node.function, new_id[node.inputs[0]], node.axes, causal=node.causal
-        )
-        made = builder.nodes[new_id[node.id]]
-        if made.dtype is not node.dtype:
-            new_id[node.id] = builder.cast(made.id, node.dtype)
-        builder.loop = 0
-    return Graph(tuple(builder.nodes), graph.arguments, tuple(new_id[o] for o in graph.outputs))
-
-
-def _softmax(
-    builder: GraphBuilder, function: str, x: int, axes: tuple[int, ...], *, causal: bool
-) -> int:
-    if causal:
-        raise UnsupportedError("softmax", "a causal mask is covered inside attention only")
-    shifted = builder.binary("subtract", x, builder.reduce("maximum", x, axes, keepdims=True))
-    exps = builder.unary("exp", shifted)
-    total = builder.reduce("add", exps, axes, keepdims=True)
-    if function == "log_softmax":
-        return builder.binary("subtract", shifted, builder.unary("log", total))
-    return builder.binary("divide", exps, total)

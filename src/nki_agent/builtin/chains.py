@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from nki_agent.builtin.align import group_size
 from nki_agent.builtin.attention import AttentionPlanner
-from nki_agent.builtin.balance import Estimate, balance, find_cuts
+from nki_agent.builtin.balance import Estimate
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Choices, Phases
@@ -27,6 +27,7 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
 )
 from nki_agent.builtin.matching import Attention, Users, find_between
+from nki_agent.builtin.pacing import Pacer
 from nki_agent.builtin.products import product_dtype, short_rows
 from nki_agent.builtin.pruning import prune
 from nki_agent.builtin.tile_steps import (
@@ -310,9 +311,15 @@ class ChainPlanner(AttentionPlanner):
         levels = [list(steps) for steps in lowering.levels]
         bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
         estimate = Estimate(self.chip, bank, len(self.captured.graphs))
-        levels[-1] = balance(
-            levels[-1], estimate, floor_ns=0.0, scratch=lowering.taken_names
-        )
+        paced = Pacer(
+            estimate=estimate,
+            floor_ns=0.0,
+            names=lowering.taken_names,
+            has_phases=choices.phases is not Phases.NONE,
+            may_park=choices.parking,
+            phases=choices.phases,
+        ).pace(levels[-1])
+        levels[-1] = list(paced.steps)
         graphs = self.captured.graphs
         depth = tuple(g[k_id].shape[-1] for g in graphs)
         return ChainPlan(
@@ -333,7 +340,7 @@ class ChainPlanner(AttentionPlanner):
             product=product,
             weights=weights,
             levels=tuple(tuple(steps) for steps in levels),
-            cuts=find_cuts(levels[-1], estimate, Phases.NEEDED),
+            cuts=paced.cuts,
             ahead=_keys_ahead(levels[-1], weights),
         )
 

@@ -29,6 +29,8 @@ class Leaving(StrEnum):
     SCALAR = "scalar"
     BOTH = "both"
     """Half of each tile on either."""
+    SUITED = "suited"
+    """The Scalar Engine beside attention that keeps the Vector Engine busy, else both."""
 
 
 Value = int | float | bool | str
@@ -48,8 +50,10 @@ class Choices:
     """How the steps of a tile are cut, so that engines need not wait for each other."""
     short_tiles: bool = False
     """Whether values between 16-bit tensors are 16 bits too, as the reference has them."""
-    leaving: Leaving = Leaving.VECTOR
+    leaving: Leaving = Leaving.SUITED
     """What copies turned operands out of PSUM."""
+    parking: bool = True
+    """Whether tiles lie in PSUM that are read beside one from SBUF, where that is faster."""
     packing: bool = True
     """Whether short rows share a partition."""
     w_banks: int = 1
@@ -103,6 +107,7 @@ OPTIONS: Mapping[str, tuple[Value, ...]] = {
     "w_share": (0.0, 0.25, 0.5, 0.75),
     "row_group": (0, 256, 512, 1024),
     "tiling": (0, 1, 2, 3),
+    "parking": (False, True),
     "packing": (False, True),
     "depth_group": (1024, 2048, 4096),
     "transpose_cols": (512, 1024, 2048, 4096),

@@ -63,11 +63,14 @@ def _match(graph: Graph, out: Node, users: Users) -> Attention | None:
 
 
 def find_between(graph: Graph, end: Node, users: Users) -> list[int]:
-    """Elementwise nodes that only this one needs."""
+    """Elementwise nodes that only this one needs, without what makes the score beside others."""
     inside = {end.id}
+    beside = {graph.base(i).id for i in end.inputs[1:]} if end.op is Op.SOFTMAX else set()
     for node_id in range(end.id - 1, -1, -1):
         node = graph[node_id]
-        if node.op in ELEMENTWISE and users[node_id] and set(users[node_id]) <= inside:
+        if node_id in beside:
+            beside |= {graph.base(i).id for i in node.inputs}
+        elif node.op in ELEMENTWISE and users[node_id] and set(users[node_id]) <= inside:
             inside.add(node_id)
     return sorted(inside - {end.id})
 

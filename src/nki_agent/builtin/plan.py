@@ -216,6 +216,10 @@ class AttentionPlan:
     """The first key that a row sees, minus the row; None for the very first."""
     last_key: Size | None
     """The last key that a row sees, minus the row; None for the very last."""
+    beside: Tile | None = None
+    """The score that counts in a row's sum beside those of its keys, and has no value."""
+    scale: Number | None = None
+    """What scores are multiplied by that stay in PSUM; None where they pass through SBUF."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,7 +397,7 @@ class Plan:
     """Arguments that are overwritten in the end, each with the buffer that holds its new value."""
     stages: tuple[Stage, ...]
     loops: tuple[LoopSpan, ...] = ()
-    leaving: Leaving = Leaving.VECTOR
+    leaving: Leaving
     """What copies turned operands out of PSUM."""
     partitions: int
     bank_cols: int

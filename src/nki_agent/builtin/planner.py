@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nki_agent.builtin.attention import AttentionPlanner, fits
-from nki_agent.builtin.capture import Captured, expand_softmax
+from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.chains import ChainPlanner, turn_chains
-from nki_agent.builtin.choices import Choices
+from nki_agent.builtin.choices import Choices, Leaving
 from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.folds import plan_fold
 from nki_agent.builtin.graph import (
@@ -23,16 +23,19 @@ from nki_agent.builtin.graph import (
 from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.picks import plan_pick
-from nki_agent.builtin.plan import Argument, Buffer, LoopSpan, Plan, Stage, Stored
+from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import MatmulPlanner, plan_transpose
 from nki_agent.builtin.resident import find_resident, plan_resident
 from nki_agent.builtin.resident_rows import find_row_loop, plan_row_loop
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.shortening import SHORT
+from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
+STEPS_BETWEEN_FEW = 2
+"""Steps between scores and softmax that leave the Vector Engine time: a factor and a mask."""
 NODES_MAX = 4000
 """Operators of one kernel; what makes more is a loop that could not be rolled up."""
 
@@ -86,10 +89,20 @@ def plan_kernel(
         updates=tuple((name, made) for name, made in new.items() if name != made),
         stages=tuple(stages),
         loops=loops,
-        leaving=choices.leaving,
+        leaving=_leaving(choices, stages),
         partitions=chip.partitions,
         bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )
+
+
+def _leaving(choices: Choices, stages: Sequence[Stage]) -> Leaving:
+    """What copies turned operands out of PSUM, of VECTOR, SCALAR and BOTH."""
+    if choices.leaving is not Leaving.SUITED:
+        return choices.leaving
+    # What lies between scores and softmax is the Vector Engine's, if it is more than a factor.
+    between = [s.levels[-1] for s in stages if isinstance(s, AttentionPlan) and s.scale is None]
+    is_long = any(len(steps) > STEPS_BETWEEN_FEW for steps in between)
+    return Leaving.SCALAR if is_long else Leaving.BOTH
 
 
 def _require_small(graph: Graph) -> None:

@@ -7,6 +7,8 @@ queue.
 
 from __future__ import annotations
 
+import contextlib
+
 from nki_agent.builtin.plan import AttentionPlan
 from nki_agent.builtin.print_products import Loops, call_loader, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
@@ -24,6 +26,11 @@ from nki_agent.builtin.tile_steps import (
     Tile,
 )
 
+FAR_BELOW = -1e30
+"""What is added to scores of hidden keys: in reach of bfloat16, and nothing beside it counts."""
+STEPS_BEHIND = 4
+"""Blocks under way behind the one that gets its scores, where these stay in PSUM."""
+
 
 class AttentionPrinter:
     """Prints one AttentionPlan into a function body."""
@@ -38,10 +45,13 @@ class AttentionPrinter:
         self.helpers = helpers
         self.score, self.weigh = f"{prefix}score", f"{prefix}weigh"
         self.exponentials = f"{prefix}exponentials"
+        self.maxima, self.turn = f"{prefix}block_maxima", f"{prefix}turn_weights"
+        self.finish = f"{prefix}finish"
         self.loops = Loops(plan.batch, source, scope)
         self.dtype = f"nl.{plan.dtype.value}"
         self.value_dtype = f"nl.{plan.value_dtype.value}"
         self.last = len(plan.batch) + 1
+        self.has_beside = plan.beside is not None
         self.parts: dict[Access, str] = {}
         self.positions: dict[Access, str] = {}
         self.factors: dict[str, Number] = {}
@@ -52,8 +62,14 @@ class AttentionPrinter:
     def print(self) -> None:
         """The whole of attention."""
         self._define_score()
-        self._define_exponentials()
-        self._define_weigh()
+        self._define_hidden_keys()
+        if self.plan.scale is None:
+            self._define_exponentials()
+            self._define_weigh()
+        else:
+            self._define_maxima()
+            self._define_exponentials_of_blocks()
+            self._define_weigh_with_sums()
         plan, add = self.plan, self.source.add
         q, k, v = plan.q.tensor, plan.k.tensor, plan.v.tensor
         self.loops.name_sizes(
@@ -78,14 +94,27 @@ class AttentionPrinter:
                 if isinstance(step, Load):
                     self.around.prepare(layout_of(step.access))
         self.steps = StepPrinter(self.source, self.scope, row_level=self.last, cols="num_keys")
+        self._name_factor()
+        if self._selects():
+            self._make_identity()
         self.source.note(
             "Each step runs one block behind the one before it, so that no engine waits."
         )
-        add("scored, weighted = [], []")
+        names = ["scored", "weighted"] + ["turned", "weighed"] * (plan.scale is not None)
+        add(f"{', '.join(names)} = {', '.join(['[]'] * len(names))}")
         self._batch(0)
-        self._finish_waiting()
-        with self.source.block("for block in weighted:"):
-            add(f"{self.weigh}(*block)")
+        self._finish_all()
+
+    def _name_factor(self) -> None:
+        scale = self.plan.scale
+        if scale is not None and any(n != 1.0 for n in scale):
+            self.source.add(f"scale = {self.scope.number(scale)}")
+
+    @property
+    def _scale(self) -> str:
+        """The argument that brings the factor of scores in PSUM, if there is one."""
+        scale = self.plan.scale
+        return ", scale" if scale is not None and any(n != 1.0 for n in scale) else ""
 
     def _regions(self, minor: tuple[tuple[str, Size], tuple[str, Size]], access: Access) -> Regions:
         axes: list[Axis] = self.loops.axes(*minor)
@@ -117,6 +146,11 @@ class AttentionPrinter:
         windows = self.loops.windows(Window(count="num_queries"), Window(count="num_keys"))
         text = self.around.text(layout_of(step.access), windows, spread="PARTITIONS")
         self.source.add(f"nisa.dma_copy(dst={step.dst.name}, src={text})")
+        if step.dst == self.plan.beside:
+            self._tile(self.source, "neg_beside", "(PARTITIONS, 1)", "nl.float32")
+            self.source.add(
+                "nisa.tensor_scalar(dst=neg_beside, data=beside, op0=nl.multiply, operand0=-1.0)"
+            )
 
     def _block(self) -> None:
         """One block of query rows."""
@@ -128,6 +162,7 @@ class AttentionPrinter:
             "q_turned[:, :, r0 : r0 + rows]",
             f"k_turned[:, :, {seen}]" if seen else "k_turned",
         ]
+        given += ["masks"] * bool(self._selects())
         given += [self._part(access, rows, seen) for access in self.parts]
         for tile in self._kept():
             given.append(f"{tile.name}[:, {seen}]" if seen and tile.is_wide else tile.name)
@@ -135,12 +170,25 @@ class AttentionPrinter:
         given += [self.scope.number(factor) for factor in self.factors.values()]
         windows = self.loops.windows(rows, Window(count="value_depth"))
         out = self.out.text(layout_of(plan.out), windows)
-        add(f"scores = {self.score}({', '.join([*given, 'depth'])})")
-        self._finish_waiting()
-        self._tile(self.source, "neg_row_max", "(rows, 1)", "nl.float32")
-        add("nisa.tensor_reduce(dst=neg_row_max, op=nl.maximum, data=scores, axis=1, negate=True)")
+        call = f"scores = {self.score}({', '.join([*given, 'depth'])})"
+        if plan.scale is None:
+            add(call)
+            self._finish_waiting()
+            self._tile(self.source, "neg_row_max", "(rows, 1)", "nl.float32")
+            add(
+                "nisa.tensor_reduce(dst=neg_row_max, op=nl.maximum, data=scores, axis=1,"
+                " negate=True)"
+            )
+        else:
+            self._advance(call, f"maxima = {self.maxima}(scores)")
+            self._negate()
+        if plan.beside is not None:
+            add(
+                "nisa.tensor_tensor(dst=neg_row_max, data1=neg_row_max, data2=neg_beside[:rows],"
+                " op=nl.minimum)"
+            )
         values = "v_kept[:, first_key // PARTITIONS :, :]" if plan.first_key else "v_kept"
-        add(f"scored = [({out}, {values}, scores, neg_row_max)]")
+        add(f"scored = [({out}, {values}, scores, neg_row_max{', beside' * self.has_beside})]")
 
     def _seen_keys(self) -> str:
         """Names the keys that a block sees; the slice of them, empty where it sees all."""
@@ -178,7 +226,7 @@ class AttentionPrinter:
             tile_of(step)
             for steps in self.plan.levels[: self.last]
             for step in steps
-            if not isinstance(step, Store)
+            if not isinstance(step, Store) and tile_of(step) != self.plan.beside
         ]
         return list(dict.fromkeys(found))
 
@@ -189,7 +237,38 @@ class AttentionPrinter:
             add(f"{self.weigh}(*block)")
         add("weighted = []")
         with self.source.block("for block in scored:"):
-            add(f"weighted.append({self.exponentials}(*block))")
+            add(f"weighted.append({self.exponentials}(*block{self._scale}))")
+
+    def _advance(self, *new: str) -> None:
+        """Each block under way takes a step; `new` is what a new block is given on the way."""
+        add = self.source.add
+        score, maxima = new or ("", "")
+        with self.source.block("for block in weighed:"):
+            add(f"{self.finish}(*block)")
+        for line in (score, "weighed = []"):
+            if line:
+                add(line)
+        with self.source.block("for block in turned:"):
+            add(f"weighed.append({self.weigh}(*block))")
+        for line in (maxima, "turned = []"):
+            if line:
+                add(line)
+        with self.source.block("for block in weighted:"):
+            add(f"turned.append({self.turn}(*block))")
+        add("weighted = []")
+        with self.source.block("for block in scored:"):
+            add(f"weighted.append({self.exponentials}(*block{self._scale}))")
+
+    def _finish_all(self) -> None:
+        """What is under way when all blocks have scores."""
+        if self.plan.scale is None:
+            self._finish_waiting()
+            with self.source.block("for block in weighted:"):
+                self.source.add(f"{self.weigh}(*block)")
+            return
+        with self.source.block(f"for _ in range({STEPS_BEHIND}):"):
+            self._advance()
+            self.source.add("scored = []")
 
     def _queries(self) -> None:
         self._tile(self.source, "q_turned", "(PARTITIONS, depth_tiles, num_queries)", self.dtype)
@@ -205,11 +284,19 @@ class AttentionPrinter:
             layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
         )
         self.source.add(call_loader("k_turned", text, self.plan.rows_each))
-        self._tile(self.source, "v_kept", "(PARTITIONS, key_tiles, value_depth)", self.value_dtype)
+        shape, part = "(PARTITIONS, key_tiles, value_depth)", "v_kept"
+        if self.plan.scale is not None:
+            shape, part = "(PARTITIONS, key_tiles, value_depth + 1)", "v_kept[:, :, :value_depth]"
+        self._tile(self.source, "v_kept", shape, self.value_dtype)
         text = self.v.text(
             layout_of(self.plan.v), self.loops.windows(whole, Window(count="value_depth"))
         )
-        self.source.add(f"load_blocks(v_kept, {text})")
+        self.source.add(f"load_blocks({part}, {text})")
+        if self.plan.scale is not None:
+            self.source.note("A column of ones adds up the weights.")
+            self.source.add(
+                "nisa.memset(dst=v_kept[:, :, value_depth:], value=1.0, engine=nisa.engine.gpsimd)"
+            )
 
     # -- one block of queries ---------------------------------------------------------------------
     @staticmethod
@@ -223,9 +310,14 @@ class AttentionPrinter:
             source, scope, row_level=self.last, cols="cols", vector_cols="n0 : n0 + cols"
         )
         printer.position = self._position_in_block
-        source.add('"""Scores of a block of queries against keys, in float32."""')
+        in_psum = plan.scale is not None
+        where = "banks of PSUM" if in_psum else "float32"
+        source.add(f'"""Scores of a block of queries against keys, in {where}."""')
         source.add("rows, num_keys = q_turned.shape[2], k_turned.shape[2]")
-        self._tile(source, "scores", "(rows, num_keys)", "nl.float32")
+        if in_psum:
+            source.add("scores = []")
+        else:
+            self._tile(source, "scores", "(rows, num_keys)", "nl.float32")
         with source.block("for n0 in range(0, num_keys, BANK):"):
             source.add("cols = min(BANK, num_keys - n0)")
             self._tile(source, "product", "(rows, cols)", "nl.float32", memory="psum")
@@ -235,13 +327,18 @@ class AttentionPrinter:
                     "nisa.nc_matmul(dst=product, stationary=q_turned[:size, k, :],"
                     " moving=k_turned[:size, k, n0 : n0 + cols])"
                 )
-            source.add(f"{plan.scores.name} = scores[:, n0 : n0 + cols]")
-            printer.take(plan.scores)
-            for step in plan.levels[self.last]:
-                self._step_in_block(step, printer)
+            if in_psum:
+                self._hide(source)
+                source.add("scores.append(product)")
+            else:
+                source.add(f"{plan.scores.name} = scores[:, n0 : n0 + cols]")
+                printer.take(plan.scores)
+                for step in plan.levels[self.last]:
+                    self._step_in_block(step, printer)
         source.add("return scores")
         self.factors = scope.given
-        given = [*self.parts.values(), *(t.name for t in self._kept())]
+        given = ["masks"] * bool(self._selects())
+        given += [*self.parts.values(), *(t.name for t in self._kept())]
         given += [*self.positions.values(), *self.factors]
         self.helpers.add()
         self.helpers.add()
@@ -249,6 +346,65 @@ class AttentionPrinter:
             f"def {self.score}({', '.join(['q_turned', 'k_turned', *given, 'depth'])}):"
         )
         self.helpers.lines.extend(source.lines)
+
+    def _hide(self, source: Source) -> None:
+        """Adds what puts hidden keys far below all others: a product with the identity."""
+        for number, step in enumerate(self._selects()):
+            assert isinstance(step, AffineSelect)
+            name = _name_once(self.positions, step.access, "position")
+            needed = self._needed(step)
+            col = str(step.access.strides[-1][0])
+            start = step_of("n0", col)
+            offset = f"{name} + {start}".replace("+ -", "- ") if col != "0" else name
+            with source.block(f"if {needed}:") if needed else contextlib.nullcontext():
+                source.add(f"hidden = {self.hidden_keys(number)}(masks, {offset}, rows, cols)")
+                source.add(
+                    'nisa.nc_matmul(dst=product, stationary=masks["identity"][:rows, :rows],'
+                    " moving=hidden)"
+                )
+
+    def _selects(self) -> list[AffineSelect]:
+        steps = self.plan.levels[self.last] if self.plan.scale is not None else ()
+        return [step for step in steps if isinstance(step, AffineSelect)]
+
+    def hidden_keys(self, number: int) -> str:
+        """The name of the function that makes masks of one kind."""
+        return f"{self.score.removesuffix('score')}hidden_keys{f'_{number + 1}' * (number > 0)}"
+
+    def _define_hidden_keys(self) -> None:
+        for number, step in enumerate(self._selects()):
+            source = self.helpers
+            source.add()
+            source.add()
+            row, col = (str(s[0]) for s in step.access.strides[-2:])
+            with source.block(f"def {self.hidden_keys(number)}(masks, offset, rows, cols):"):
+                source.add('"""Far below all scores where a key is hidden, else 0; made once."""')
+                kind = f"{number + 1}: " if len(self._selects()) > 1 else ""
+                source.add(f'key = f"{kind}{{offset}} {{rows}} {{cols}}"')
+                with source.block("if key not in masks:"):
+                    self._tile(source, "mask", "(rows, cols)", "nl.bfloat16")
+                    source.add("nisa.memset(dst=mask, value=0.0, engine=nisa.engine.gpsimd)")
+                    source.add(
+                        f"nisa.affine_select(dst=mask, pattern=[[{col}, cols]],"
+                        f" channel_multiplier={row}, on_true_tile=mask,"
+                        f" on_false_value={FAR_BELOW}, cmp_op=nl.{step.op}, offset=offset)"
+                    )
+                    source.add("masks[key] = mask")
+                source.add("return masks[key]")
+
+    def _make_identity(self) -> None:
+        """What copies a mask into a sum of products."""
+        add = self.source.add
+        self.source.note(
+            "Masks by what they depend on, and the identity that brings them into a sum."
+        )
+        self._tile(self.source, "identity", "(PARTITIONS, PARTITIONS)", "nl.bfloat16")
+        add("nisa.memset(dst=identity, value=1.0, engine=nisa.engine.gpsimd)")
+        add(
+            "nisa.affine_select(dst=identity, pattern=[[1, PARTITIONS]], channel_multiplier=-1,"
+            " on_true_tile=identity, on_false_value=0.0, cmp_op=nl.equal)"
+        )
+        add('masks = {"identity": identity}')
 
     def _step_in_block(self, step: Step, printer: StepPrinter) -> None:
         match step:
@@ -302,7 +458,8 @@ class AttentionPrinter:
         source = self.helpers
         source.add()
         source.add()
-        with source.block(f"def {self.exponentials}(out_part, v_kept, scores, neg_row_max):"):
+        given = f"out_part, v_kept, scores, neg_row_max{', beside' * self.has_beside}"
+        with source.block(f"def {self.exponentials}({given}):"):
             source.add(
                 '"""Softmax before its division: exponentials, and their sums in float32."""'
             )
@@ -313,7 +470,121 @@ class AttentionPrinter:
                 "nisa.activation_reduce(dst=weights, op=nl.exp, data=scores, reduce_op=nl.add,"
                 " reduce_res=row_sum, bias=neg_row_max)"
             )
+            self._share(source)
+            if self.has_beside:
+                source.add("nisa.tensor_tensor(dst=row_sum, data1=row_sum, data2=share, op=nl.add)")
             source.add("return out_part, v_kept, weights, row_sum")
+
+    @property
+    def _more(self) -> str:
+        """What later steps are given of the score beside the others."""
+        return ", share" * self.has_beside
+
+    def _share(self, source: Source) -> None:
+        """What the score beside the others has in the sum of a row."""
+        if self.has_beside:
+            self._tile(source, "share", "(rows, 1)", "nl.float32")
+            source.add(
+                "nisa.activation(dst=share, op=nl.exp, data=beside[:rows], bias=neg_row_max)"
+            )
+
+    def _define_maxima(self) -> None:
+        source = self.helpers
+        source.add()
+        source.add()
+        with source.block(f"def {self.maxima}(scores):"):
+            source.add('"""The largest of each row in each bank."""')
+            self._tile(source, "maxima", "(scores[0].shape[0], len(scores))", "nl.float32")
+            with source.block("for n in range(len(scores)):"):
+                source.add(
+                    "nisa.tensor_reduce(dst=maxima[:, n : n + 1], op=nl.maximum, data=scores[n],"
+                    " axis=1)"
+                )
+            source.add("return maxima")
+
+    def _negate(self) -> None:
+        """The largest of each row as a bias."""
+        add = self.source.add
+        self._tile(self.source, "neg_row_max", "(rows, 1)", "nl.float32")
+        add("nisa.tensor_reduce(dst=neg_row_max, op=nl.maximum, data=maxima, axis=1, negate=True)")
+        if self._scale:
+            add(
+                "nisa.tensor_scalar(dst=neg_row_max, data=neg_row_max, op0=nl.multiply,"
+                " operand0=scale)"
+            )
+
+    def _define_exponentials_of_blocks(self) -> None:
+        source = self.helpers
+        source.add()
+        source.add()
+        given = f"out_part, v_kept, scores, neg_row_max{', beside' * self.has_beside}{self._scale}"
+        with source.block(f"def {self.exponentials}({given}):"):
+            source.add('"""Softmax before its division, in the dtype of the values."""')
+            source.add("rows = scores[0].shape[0]")
+            source.add("num_keys = (len(scores) - 1) * BANK + scores[-1].shape[1]")
+            self._tile(source, "weights", "(rows, num_keys)", self.value_dtype)
+            with source.block("for n in range(len(scores)):"):
+                scale = ", scale=scale" if self._scale else ""
+                source.add(
+                    "nisa.activation(dst=weights[:, n * BANK : n * BANK + scores[n].shape[1]],"
+                    f" op=nl.exp, data=scores[n], bias=neg_row_max{scale})"
+                )
+            self._share(source)
+            source.add(f"return out_part, v_kept, weights{self._more}")
+
+    def _define_weigh_with_sums(self) -> None:
+        source = self.helpers
+        source.add()
+        source.add()
+        with source.block(f"def {self.turn}(out_part, v_kept, weights{self._more}):"):
+            source.add('"""Weights with the keys on the partitions."""')
+            source.add("rows, num_keys = weights.shape")
+            self._turn_weights(source)
+            source.add(f"return out_part, v_kept, weights_turned, num_keys{self._more}")
+        source.add()
+        source.add()
+        given = f"out_part, v_kept, weights_turned, num_keys{self._more}"
+        with source.block(f"def {self.weigh}({given}):"):
+            source.add('"""The sum of the values under the weights, and of the weights."""')
+            source.add("key_tiles, rows = weights_turned.shape[1:]")
+            self._weigh_values(source)
+            source.add(f"return out_part, result{self._more}")
+        source.add()
+        source.add()
+        with source.block(f"def {self.finish}(out_part, result{self._more}):"):
+            source.add('"""Divides by the sum of the weights, which is the last column."""')
+            source.add("rows, value_depth = result.shape[0], result.shape[1] - 1")
+            self._tile(source, "inverse_sum", "(rows, 1)", "nl.float32")
+            total = "result[:, value_depth:]"
+            if self.has_beside:
+                self._tile(source, "row_sum", "(rows, 1)", "nl.float32")
+                source.add(
+                    f"nisa.tensor_tensor(dst=row_sum, data1={total}, data2=share, op=nl.add)"
+                )
+                total = "row_sum"
+            source.add(f"nisa.reciprocal(dst=inverse_sum, data={total})")
+            dtype = f"nl.{self.plan.out_dtype.value}"
+            self._tile(source, "out_tile", "(rows, value_depth)", dtype)
+            source.add(
+                "nisa.activation(dst=out_tile, op=nl.copy, data=result[:, :value_depth],"
+                " scale=inverse_sum)"
+            )
+            source.add("nisa.dma_copy(dst=out_part, src=out_tile)")
+
+    def _turn_weights(self, source: Source) -> None:
+        source.add("key_tiles = (num_keys + PARTITIONS - 1) // PARTITIONS")
+        self._tile(source, "weights_turned", "(PARTITIONS, key_tiles, rows)", self.value_dtype)
+        source.add("turn(weights_turned, weights)")
+
+    def _weigh_values(self, source: Source) -> None:
+        """The product of weights and values, in PSUM."""
+        self._tile(source, "result", "(rows, v_kept.shape[2])", "nl.float32", memory="psum")
+        with source.block("for k in range(key_tiles):"):
+            source.add("size = min(PARTITIONS, num_keys - k * PARTITIONS)")
+            source.add(
+                "nisa.nc_matmul(dst=result, stationary=weights_turned[:size, k, :],"
+                " moving=v_kept[:size, k, :])"
+            )
 
     def _define_weigh(self) -> None:
         source = self.helpers
@@ -322,16 +593,8 @@ class AttentionPrinter:
         with source.block(f"def {self.weigh}(out_part, v_kept, weights, row_sum):"):
             source.add('"""The mean of the values under the weights, divided by their sum."""')
             source.add("rows, num_keys = weights.shape")
-            source.add("key_tiles = (num_keys + PARTITIONS - 1) // PARTITIONS")
-            self._tile(source, "weights_turned", "(PARTITIONS, key_tiles, rows)", self.value_dtype)
-            source.add("turn(weights_turned, weights)")
-            self._tile(source, "result", "(rows, v_kept.shape[2])", "nl.float32", memory="psum")
-            with source.block("for k in range(key_tiles):"):
-                source.add("size = min(PARTITIONS, num_keys - k * PARTITIONS)")
-                source.add(
-                    "nisa.nc_matmul(dst=result, stationary=weights_turned[:size, k, :],"
-                    " moving=v_kept[:size, k, :])"
-                )
+            self._turn_weights(source)
+            self._weigh_values(source)
             self._tile(source, "inverse_sum", "(rows, 1)", "nl.float32")
             source.add("nisa.reciprocal(dst=inverse_sum, data=row_sum)")
             dtype = f"nl.{self.plan.out_dtype.value}"

@@ -39,12 +39,13 @@ PositionText = Callable[[Access, Tile], tuple[str, str, str]]
 """The pattern, offset and channel multiplier of whole numbers in the current tile."""
 
 
+PARKED = "In PSUM: an engine reads one operand from there and one from SBUF at full rate."
+"""What is said of a tile that no product made."""
+
+
 def no_position(access: Access, tile: Tile) -> tuple[str, str, str]:
     """Where a printer's code does not know which rows it is given."""
     raise UnsupportedError(tile.name, f"positions {access.strides} are needed inside a function")
-
-
-IN_PSUM = "In PSUM, since two operands from SBUF would share its port."
 
 
 class StepPrinter:
@@ -126,21 +127,19 @@ class StepPrinter:
             return
         self._made.add(tile.name)
         dtype, memory = f"nl.{tile.dtype.value}", "psum" if tile.in_psum else "sbuf"
-        if tile.in_psum:
-            self._say(IN_PSUM)
+        if tile.in_psum and PARKED not in self._said:
+            self._said.add(PARKED)
+            self.source.note(PARKED)
         self.source.add(
             f"{tile.name} = nl.ndarray({self.shape(tile)}, dtype={dtype}, buffer=nl.{memory})"
         )
 
-    def _say(self, comment: str) -> None:
-        """A comment, the first time that it is due."""
+    def print(self, step: Step, level: int) -> None:
+        """One step; loads and stores are the stage's own business."""
+        comment = _comment(step)
         if comment and comment not in self._said:
             self._said.add(comment)
             self.source.note(comment)
-
-    def print(self, step: Step, level: int) -> None:
-        """One step; loads and stores are the stage's own business."""
-        self._say(_comment(step))
         if isinstance(step, Cut):
             self._cut(step)
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from nki_agent.builtin.shortening import on_tiles
+from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.tile_steps import (
     Activate,
     Combine,
@@ -46,7 +46,7 @@ def find_psum_tiles(steps: Sequence[Step], *, fixed: Collection[Tile]) -> list[T
 def in_psum(steps: Sequence[Step], tiles: Collection[Tile]) -> list[Step]:
     """The same steps with these tiles in PSUM."""
     new = {tile: replace(tile, in_psum=True) for tile in tiles}
-    return [on_tiles(step, new) for step in steps]
+    return [with_tiles(step, new) for step in steps]
 
 
 def operands_of(step: Step) -> tuple[Tile, ...]:

@@ -32,7 +32,7 @@ from nki_agent.builtin.pending import Place, fold_negations
 from nki_agent.builtin.plan import Stored
 from nki_agent.builtin.psum_tiles import find_psum_tiles, in_psum
 from nki_agent.builtin.resident_plan import ResidentRowsPlan, RowOperand, RowState
-from nki_agent.builtin.shortening import on_tiles
+from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.tile_steps import Access, Copy, Kind, Size, Tile, step_writes
 from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
@@ -204,7 +204,7 @@ class ResidentRowsPlanner:
         steps = fold_negations(lowering.levels[STEP])
         leaving = {result.tile for result in results}
         kept = {tile: after[name] for name, tile in before.items()}
-        moved = find_psum_tiles([on_tiles(s, kept) for s in steps], fixed=leaving)
+        moved = find_psum_tiles([with_tiles(s, kept) for s in steps], fixed=leaving)
         moved = self._few(moved)
         moved += [tile for tile, made in kept.items() if made in moved]
         steps = in_psum(steps, moved)

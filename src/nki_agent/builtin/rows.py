@@ -26,12 +26,13 @@ from nki_agent.builtin.align import (
     walk_of,
     walk_of_result,
 )
-from nki_agent.builtin.balance import Estimate, balance, find_cuts
+from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices, Phases
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
 from nki_agent.builtin.lower import Lowering
-from nki_agent.builtin.pending import Place, fold_columns, fold_negations
+from nki_agent.builtin.pacing import Pacer
+from nki_agent.builtin.pending import Place, fold_negations
 from nki_agent.builtin.plan import RowsPlan, Stored, Total
 from nki_agent.builtin.row_parts import RowPart, find_row_parts
 from nki_agent.builtin.row_space import Space, longest_as_rows
@@ -464,21 +465,26 @@ class RowsPlanner:
             for tile in (*step_reads(step), *step_writes(step))
             if tile.is_wide
         )
-        floor_ns = moved / self.chip.dma_bytes_per_ns
-        spread = fold_columns(balance(steps, estimate, floor_ns=floor_ns, scratch=names))
-        by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in spread)
-        if (
+        # Functions of phases do not know which rows and columns they are given.
+        by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in steps)
+        num_tiles = self._num_tiles(space, width, each or 1)
+        has_phases = not (
             by_position
             or self.choices.phases is Phases.NONE
             or self.group.loop
             or self.fold is not None
-            or self._num_tiles(space, width, each or 1) < TILES_FOR_PHASES
-        ):
-            # Functions of phases do not know which rows and columns they are given.
-            return spread, ()
-        if space.has_middle:
-            return spread, ()
-        return spread, find_cuts(spread, estimate, self.choices.phases)
+            or num_tiles < TILES_FOR_PHASES
+            or space.has_middle
+        )
+        paced = Pacer(
+            estimate=estimate,
+            floor_ns=moved / self.chip.dma_bytes_per_ns,
+            names=names,
+            has_phases=has_phases,
+            may_park=self.choices.parking and self.fold is None,
+            phases=self.choices.phases,
+        ).pace(steps)
+        return list(paced.steps), paced.cuts
 
     def _num_tiles(self, space: Space, width: int, each: int) -> int:
         sizes = [max(group_size(g, space.sizes)) for g in space.groups]

@@ -49,10 +49,10 @@ def shorten(levels: Sequence[Sequence[Step]]) -> list[list[Step]]:
         for tile in made
         if tile.kind is Kind.FULL and tile.dtype is DType.FLOAT32 and not tile.in_psum
     }
-    return [[on_tiles(step, new) for step in level] for level in levels]
+    return [[with_tiles(step, new) for step in level] for level in levels]
 
 
-def on_tiles(step: Step, new: Mapping[Tile, Tile]) -> Step:
+def with_tiles(step: Step, new: Mapping[Tile, Tile]) -> Step:
     """The same step on other tiles."""
     changes: dict[str, Any] = {}
     for field in fields(step):

@@ -17,13 +17,19 @@ from nki_agent.chip.spec import Target, load_chip
 from nki_agent.task.task import ShapeSet, StaticArgument, Task, TensorArgument
 
 
-def write_kernel(task: Task, target: Target, *, choices: Choices | None = None) -> str:
-    """The kernel for a task.
+def write_kernel(
+    task: Task,
+    target: Target,
+    *,
+    choices: Choices | None = None,
+    captured: Captured | None = None,
+) -> str:
+    """The kernel for a task; `captured` is its graph, if it is known.
 
     Raises:
         UnsupportedError: what cannot be written, why, and what to try.
     """
-    captured = capture_task(task)
+    captured = captured or capture_task(task)
     plan = make_plan(task, captured, target, choices=choices or Choices())
     return print_plan(
         plan, title=f"Kernel for the task `{task.id}`, by the built-in author of nki-agent."

@@ -1,0 +1,195 @@
+"""Cuts the steps of a tile into phases, and keeps tiles in PSUM, for the shortest time a tile.
+
+Law: a plan changes in nothing but when its steps are issued and in which memory a tile lies. The
+time is that of tiles that follow each other on engines which each work in order; loads never wait.
+The estimates are for choosing; the cost model has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from nki_agent.builtin.balance import Estimate, balance, find_cuts
+from nki_agent.builtin.choices import Phases
+from nki_agent.builtin.pending import fold_columns
+from nki_agent.builtin.shortening import with_tiles
+from nki_agent.builtin.tile_steps import (
+    Combine,
+    ScaleCombine,
+    Step,
+    Tile,
+    step_reads,
+    step_writes,
+)
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine
+
+TILES_FOLLOWED = 10
+"""Tiles that are issued one after the other; the pace is taken from the later half of them."""
+GAIN_MIN = 0.02
+"""Part of the time by which another plan must be shorter."""
+PARKED_MAX = 3
+"""Tiles in PSUM at most: each is the choice of a pass over all candidates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paced:
+    """Steps, where their phases begin, and the time that a tile takes among many."""
+
+    steps: tuple[Step, ...]
+    cuts: tuple[int, ...]
+    tile_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pacer:
+    """Finds the steps and phases of one innermost loop."""
+
+    estimate: Estimate
+    floor_ns: float
+    """Time that DMA needs for a tile."""
+    names: Mapping[str, int]
+    """Names of tiles that are taken, and how often."""
+    has_phases: bool
+    """Whether steps may be issued behind those of the next tile."""
+    may_park: bool = True
+    phases: Phases = Phases.NEEDED
+
+    def pace(self, steps: Sequence[Step]) -> Paced:
+        """The fastest way that is found."""
+        best = self._try(steps)
+        if not self.may_park:
+            return best
+        for _ in range(PARKED_MAX):
+            found = best
+            for tile in self._candidates(best.steps):
+                tried = self._try([_park(step, tile) for step in steps])
+                if self._fits(tried) and tried.tile_ns < found.tile_ns * (1 - GAIN_MIN):
+                    found, parked = tried, tile
+            if found is best:
+                return best
+            best, steps = found, [_park(step, parked) for step in steps]
+        return best
+
+    def _try(self, steps: Sequence[Step]) -> Paced:
+        spread = fold_columns(
+            balance(steps, self.estimate, floor_ns=self.floor_ns, scratch=self.names)
+        )
+        cuts: tuple[int, ...] = ()
+        if self.has_phases:
+            cuts = find_cuts(spread, self.estimate, Phases.EVERY)
+            if self.phases is Phases.NEEDED:
+                cuts = self._prune(spread, cuts)
+        return Paced(steps=tuple(spread), cuts=cuts, tile_ns=self._tile_ns(spread, cuts))
+
+    def _prune(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> tuple[int, ...]:
+        """The fewest cuts that are as fast as all of them, the last kept longest."""
+        if self._sbuf_bytes(steps, cuts) > self.estimate.chip.sbuf_usable_partition_bytes:
+            cuts = find_cuts(steps, self.estimate, Phases.NEEDED)
+        limit = self._tile_ns(steps, cuts) * (1 + GAIN_MIN)
+        for cut in cuts:
+            fewer = tuple(c for c in cuts if c != cut)
+            if self._tile_ns(steps, fewer) <= limit:
+                cuts = fewer
+        return cuts
+
+    # -- memory -----------------------------------------------------------------------------------
+    def _sbuf_bytes(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> int:
+        """What tiles of all phases under way need, with one more of each for running ahead."""
+        return sum(
+            (span + 2) * self._tile_bytes(tile)
+            for tile, span in _spans(steps, cuts).items()
+            if not tile.in_psum
+        )
+
+    def _tile_bytes(self, tile: Tile) -> int:
+        return (self.estimate.cols if tile.is_wide else 1) * tile.dtype.itemsize
+
+    def _fits(self, paced: Paced) -> bool:
+        """Whether PSUM holds what is parked there, and nothing reaches for it that cannot."""
+        needed = 0
+        for tile, span in _spans(paced.steps, paced.cuts).items():
+            if tile.in_psum:
+                banks = -(-self._tile_bytes(tile) // self.estimate.chip.psum_bank_bytes)
+                needed += (span + 1) * banks
+        reach = {Engine.VECTOR, Engine.SCALAR}
+        users = {
+            self.estimate.engine(step)
+            for step in paced.steps
+            for tile in (*step_writes(step), *step_reads(step))
+            if tile.in_psum
+        }
+        return needed <= self.estimate.chip.psum_banks and users <= reach
+
+    def _candidates(self, steps: Sequence[Step]) -> list[Tile]:
+        """Tiles that two engines pass on, whose readers then read one operand from SBUF alone."""
+        found: dict[Tile, None] = {}
+        made = {tile for step in steps for tile in step_writes(step)}
+        for step in steps:
+            if isinstance(step, Combine | ScaleCombine):
+                wide = [t for t in step_reads(step) if t.is_wide]
+                if len(wide) > 1 and not any(t.in_psum for t in wide):
+                    found |= dict.fromkeys(t for t in wide if t.dtype is DType.FLOAT32)
+        return [
+            tile
+            for tile in found
+            if tile in made
+            and all(
+                self.estimate.engine(step) is not Engine.DMA
+                for step in steps
+                if tile in step_writes(step) or tile in step_reads(step)
+            )
+        ]
+
+    # -- time -------------------------------------------------------------------------------------
+    def _tile_ns(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> float:
+        """The time between one tile and the next, once all phases are under way."""
+        bounds = [0, *cuts, len(steps)]
+        phases = [range(a, b) for a, b in pairwise(bounds)]
+        costs = [self._cost(step) for step in steps]
+        free: dict[Engine, float] = {}
+        ready: dict[tuple[str, int], float] = {}
+        ends: list[float] = []
+        for turn in range(TILES_FOLLOWED + len(phases)):
+            for behind, indices in enumerate(phases):
+                for index in indices if turn >= behind else ():
+                    step, (engine, interval, latency) = steps[index], costs[index]
+                    number = turn - behind
+                    start = max(
+                        free.get(engine, 0.0),
+                        *(ready.get((tile.name, number), 0.0) for tile in step_reads(step)),
+                        0.0,
+                    )
+                    free[engine] = start + interval
+                    for tile in step_writes(step):
+                        ready[tile.name, number] = start + latency
+            ends.append(max(free.values(), default=0.0))
+        half = len(ends) // 2
+        return max(self.floor_ns, (ends[-1] - ends[half]) / (len(ends) - 1 - half))
+
+    def _cost(self, step: Step) -> tuple[Engine, float, float]:
+        engine = self.estimate.engine(step)
+        if engine is Engine.DMA:
+            return engine, 0.0, 0.0
+        return engine, self.estimate.interval_ns(step), self.estimate.step_ns(step)
+
+
+def _spans(steps: Sequence[Step], cuts: tuple[int, ...]) -> dict[Tile, int]:
+    """For each tile, how many phases behind the one that makes it the last one reads it."""
+    phase_of = [sum(cut <= index for cut in cuts) for index in range(len(steps))]
+    first: dict[Tile, int] = {}
+    last: dict[Tile, int] = {}
+    for index, step in enumerate(steps):
+        for tile in step_writes(step):
+            first.setdefault(tile, phase_of[index])
+            last[tile] = phase_of[index]
+        for tile in step_reads(step):
+            if tile in first:
+                last[tile] = phase_of[index]
+    return {tile: last[tile] - first[tile] for tile in first}
+
+
+def _park(step: Step, tile: Tile) -> Step:
+    return with_tiles(step, {tile: replace(tile, in_psum=True)})
