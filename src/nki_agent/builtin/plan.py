@@ -51,8 +51,7 @@ class Buffer:
 class Total:
     """What a stage adds up over the innermost of its loops, for each tile of rows."""
 
-    source: Tile
-    function: str
+    tile: Tile
     target: Access
     dtype: DType
 

@@ -54,7 +54,7 @@ from nki_agent.builtin.tile_steps import (
     step_writes,
 )
 from nki_agent.builtin.titles import describe
-from nki_agent.builtin.totals import added_axes, total_walks
+from nki_agent.builtin.totals import add_up, added_axes, total_walks
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -435,14 +435,12 @@ class RowsPlanner:
             return None
         node = self.graph[self.fold]
         stored = self.buffers[node.id]
+        source = lowering.settle(self.graph.base(node.inputs[0]).id)
+        cols = max(group_size(space.groups[-1], space.sizes))
+        walks = total_walks(self.captured, self.alignments, self.fold, self.buffers)
         return Total(
-            source=lowering.settle(self.graph.base(node.inputs[0]).id),
-            function=node.function,
-            target=self._access(
-                space,
-                stored.name,
-                total_walks(self.captured, self.alignments, self.fold, self.buffers),
-            ),
+            tile=add_up(lowering, source, node.function, cols),
+            target=self._access(space, stored.name, walks),
             dtype=stored.dtype,
         )
 
@@ -468,11 +466,12 @@ class RowsPlanner:
         # Functions of phases do not know which rows and columns they are given.
         by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in steps)
         num_tiles = self._num_tiles(space, width, each or 1)
+        if self.fold is not None:
+            num_tiles = max(group_size(space.outer[-1], space.sizes))
         has_phases = not (
             by_position
             or self.choices.phases is Phases.NONE
             or self.group.loop
-            or self.fold is not None
             or num_tiles < TILES_FOR_PHASES
             or space.has_middle
         )
