@@ -24,11 +24,12 @@ from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
-from nki_agent.builtin.products import MatmulPlanner, plan_transpose
+from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.resident import find_resident, plan_resident
 from nki_agent.builtin.resident_rows import find_row_loop, plan_row_loop
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.shortening import SHORT
+from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
@@ -291,8 +292,10 @@ def _plan_stage(
             rows = RowsPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             return rows.plan(choices)
         case StageKind.MATMUL:
-            matmul = MatmulPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return matmul.plan(choices)
+            matmul = SmallProductPlanner(
+                captured, group, buffers=names, outputs=outputs, chip=chip
+            )
+            return matmul.plan_small(choices) or matmul.plan(choices)
         case StageKind.ATTENTION:
             attention = AttentionPlanner(captured, group, buffers=names, chip=chip)
             return attention.plan_attention(choices)

@@ -49,9 +49,11 @@ from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
 from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
+from nki_agent.builtin.print_small_products import SmallProductPrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.shared_functions import SharedFunctions
+from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Size
@@ -59,7 +61,7 @@ from nki_agent.builtin.window_text import window_helpers
 
 WITH_PSUM = (
     *(MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan),
-    *(PickPlan, ResidentPlan, ChainPlan),
+    *(PickPlan, ResidentPlan, ChainPlan, SmallProductPlan),
 )
 """Stages whose text speaks of PSUM banks."""
 
@@ -233,6 +235,8 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             printer(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case PoolPlan():
             PoolPrinter(stage, source, scope).print()
+        case SmallProductPlan():
+            SmallProductPrinter(stage, source, scope).print()
         case ChainPlan():
             ChainPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case ResidentPlan():

@@ -22,6 +22,7 @@ from nki_agent.builtin.plan import (
     TransposePlan,
 )
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan, accesses_read
+from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.tile_steps import Load, Step, Store
 
 
@@ -33,7 +34,7 @@ def stage_reads(stage: Stage) -> list[str]:
             loads = [s for s in stage.steps if isinstance(s, Load)]
             found = [s.access.tensor for s in loads if s.dst.is_wide and any(s.access.strides[0])]
             found += [s.access.tensor for s in loads]
-        case MatmulPlan():
+        case MatmulPlan() | SmallProductPlan():
             found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels)]
         case TransposePlan() | FoldPlan():
             found = [stage.source.tensor]
@@ -72,7 +73,7 @@ def stage_writes(stage: Stage) -> list[str]:
         case RowsPlan():
             found = [s.access.tensor for s in stage.steps if isinstance(s, Store)]
             found += [] if stage.total is None else [stage.total.target.tensor]
-        case MatmulPlan() | ConvolutionPlan() | PoolPlan():
+        case MatmulPlan() | SmallProductPlan() | ConvolutionPlan() | PoolPlan():
             steps = [step for level in stage.levels for step in level]
             found = [s.access.tensor for s in steps if isinstance(s, Store)]
         case TransposePlan() | FoldPlan():
