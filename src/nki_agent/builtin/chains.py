@@ -28,8 +28,10 @@ from nki_agent.builtin.graph import (
 )
 from nki_agent.builtin.matching import Attention, Users, find_between
 from nki_agent.builtin.pacing import Pacer
+from nki_agent.builtin.plan import AttentionPlan, Stored
 from nki_agent.builtin.products import product_dtype, short_rows
 from nki_agent.builtin.pruning import prune
+from nki_agent.builtin.stages import Group, StageKind
 from nki_agent.builtin.tile_steps import (
     Activate,
     AffineSelect,
@@ -86,7 +88,11 @@ def _match(graph: Graph, out: Node, users: Users) -> _Chain | None:
         return None
     inside = set(between)
     read = dict.fromkeys(i for n in between for i in graph[n].inputs)
-    seen = [i for i in read if graph.base(i).op is Op.MATMUL and graph[i].shape[-2:] == weights.shape[-2:]]
+    seen = [
+        i
+        for i in read
+        if graph.base(i).op is Op.MATMUL and graph[i].shape[-2:] == weights.shape[-2:]
+    ]
     if len(seen) != 1 or not set(users[seen[0]]) <= inside:
         return None
     product = graph.base(seen[0])
@@ -197,15 +203,13 @@ class _Turning:
         return (self.new[out.id],)
 
     def _product(self, chain: _Chain) -> int:
-        """k q^T for q k^T, with the leading axes that it is seen along."""
+        """K q^T for q k^T, with the leading axes that it is seen along."""
         product = self.graph[chain.product]
         lead = self.graph[chain.weights].shape[:-2]
         axes = _lead(self.graph, chain.seen)
         assert axes is not None
         axes = (None,) * (len(lead) - len(axes)) + axes
-        sides = [
-            self._side(source, len(product.shape), axes, lead) for source in product.inputs
-        ]
+        sides = [self._side(source, len(product.shape), axes, lead) for source in product.inputs]
         first, second = sides
         left, right = self.builder.nodes[first], self.builder.nodes[second]
         shape = (*lead, right.shape[-2], left.shape[-1])
@@ -213,9 +217,7 @@ class _Turning:
             op=Op.MATMUL, shape=shape, dtype=product.dtype, inputs=(second, first)
         )
 
-    def _side(
-        self, source: int, rank: int, axes: Sequence[int | None], lead: Shape
-    ) -> int:
+    def _side(self, source: int, rank: int, axes: Sequence[int | None], lead: Shape) -> int:
         """An operand turned, along the leading axes of the whole."""
         node = self.graph[source]
         strides = node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
@@ -268,9 +270,7 @@ def _swapped(sizes: Shape, missing: int = 1) -> Shape:
     return (*sizes[:-2], sizes[-1], sizes[-2])
 
 
-def _chain_ends(
-    graph: Graph, builder: GraphBuilder, made: Sequence[tuple[int, ...]]
-) -> list[int]:
+def _chain_ends(graph: Graph, builder: GraphBuilder, made: Sequence[tuple[int, ...]]) -> list[int]:
     """The ids of the second products in a graph that is numbered anew."""
     products = [n.id for n in builder.nodes if n.op is Op.MATMUL]
     kept = [n.id for n in graph.nodes if n.op is Op.MATMUL]
@@ -345,6 +345,20 @@ class ChainPlanner(AttentionPlanner):
         )
 
 
+def plan_both(
+    captured: Captured,
+    group: Group,
+    *,
+    buffers: Mapping[int, Stored],
+    chip: ChipSpec,
+    choices: Choices,
+) -> AttentionPlan | ChainPlan:
+    """Plan two products and what lies between them: a softmax, or elementwise nodes alone."""
+    if group.kind is StageKind.CHAIN:
+        return ChainPlanner(captured, group, buffers=buffers, chip=chip).plan_chain(choices)
+    return AttentionPlanner(captured, group, buffers=buffers, chip=chip).plan_attention(choices)
+
+
 def _keys_ahead(steps: Sequence[Step], weights: Tile) -> Size | None:
     """How far behind its own position a query sees keys; None where it sees any.
 
@@ -373,7 +387,9 @@ def _is_zero_behind(steps: Sequence[Step], weights: Tile) -> bool:
     """Whether what the first step, a choice, puts in the place of a value makes the weights 0."""
     first = steps[0]
     assert isinstance(first, AffineSelect)
-    values: Mapping[Tile, float] = {first.dst: first.value[0] if len(set(first.value)) == 1 else 1.0}
+    values: Mapping[Tile, float] = {
+        first.dst: first.value[0] if len(set(first.value)) == 1 else 1.0
+    }
     for step in steps[1:]:
         known = {tile: values[tile] for tile in step_reads(step) if tile in values}
         made = _made_of(step, known)

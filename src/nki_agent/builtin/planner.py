@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nki_agent.builtin.attention import AttentionPlanner, fits
+from nki_agent.builtin.attention import fits
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.chains import ChainPlanner, turn_chains
+from nki_agent.builtin.chains import plan_both, turn_chains
 from nki_agent.builtin.choices import Choices, Leaving
 from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.folds import plan_fold
@@ -292,16 +292,10 @@ def _plan_stage(
             rows = RowsPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             return rows.plan(choices)
         case StageKind.MATMUL:
-            matmul = SmallProductPlanner(
-                captured, group, buffers=names, outputs=outputs, chip=chip
-            )
+            matmul = SmallProductPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             return matmul.plan_small(choices) or matmul.plan(choices)
-        case StageKind.ATTENTION:
-            attention = AttentionPlanner(captured, group, buffers=names, chip=chip)
-            return attention.plan_attention(choices)
-        case StageKind.CHAIN:
-            chain = ChainPlanner(captured, group, buffers=names, chip=chip)
-            return chain.plan_chain(choices)
+        case StageKind.ATTENTION | StageKind.CHAIN:
+            return plan_both(captured, group, buffers=names, chip=chip, choices=choices)
         case StageKind.TRANSPOSE:
             return plan_transpose(captured, group, buffers=names, choices=choices)
         case StageKind.FOLD:
@@ -313,5 +307,5 @@ def _plan_stage(
         case StageKind.PICK:
             return plan_pick(captured, group, buffers=names, chip=chip)
         case StageKind.RESIDENT:
-            rows = plan_row_loop(captured, group.nodes, buffers=names, outputs=outputs, chip=chip)
-            return rows or plan_resident(captured, group.nodes, buffers=names, chip=chip)
+            loop = plan_row_loop(captured, group.nodes, buffers=names, outputs=outputs, chip=chip)
+            return loop or plan_resident(captured, group.nodes, buffers=names, chip=chip)

@@ -212,8 +212,7 @@ class ChainPrinter:
             spread = "" if any(access.strides[-2]) else "rows"
             windows = self.loops.windows(rows, cols)
             given.append(self.around.text(layout_of(access), windows, spread=spread))
-        for tile in self._kept():
-            given.append(f"{tile.name}[:, {seen}]" if tile.is_wide else tile.name)
+        given += [f"{t.name}[:, {seen}]" if t.is_wide else t.name for t in self._kept()]
         given += [self._position(access, first) for access in self.positions]
         given += [self.scope.number(factor) for factor in self.factors.values()]
         skipped = "skipped" if plan.ahead is not None else "0"
@@ -236,9 +235,7 @@ class ChainPrinter:
 
     def _kept(self) -> list[Tile]:
         """Tiles made before the blocks that their steps need."""
-        found = [
-            tile_of(step) for steps in self.plan.levels[: self.last] for step in steps
-        ]
+        found = [tile_of(step) for steps in self.plan.levels[: self.last] for step in steps]
         return list(dict.fromkeys(found))
 
     # -- one block --------------------------------------------------------------------------------
@@ -268,7 +265,8 @@ class ChainPrinter:
             later = later or plan.weights.name
             handed = [n for n in dict.fromkeys(known) if re.search(rf"\b{n}\b", later)]
             made = [n for n in handed if n in given or self._is_made(n, bounds[number + 1])]
-            body.add(f"return {', '.join(made)}{',' if len(bodies) - 1 > number and len(made) == 1 else ''}")
+            is_tuple = len(made) == 1 and number + 1 < self.num_parts
+            body.add(f"return {', '.join(made)}{',' if is_tuple else ''}")
             self._part(number, body, given)
             given = made
 
@@ -282,7 +280,9 @@ class ChainPrinter:
         self.helpers.add()
         with self.helpers.block(f"def {name}({', '.join(given)}):"):
             if number == 0:
-                self.helpers.add('"""The weights of a block of keys for queries: [keys, queries]."""')
+                self.helpers.add(
+                    '"""The weights of a block of keys for queries: [keys, queries]."""'
+                )
                 self.helpers.add("rows, cols = k_turned.shape[2], q_turned.shape[2]")
             else:
                 self.helpers.add('"""Goes on with the weights of a block."""')

@@ -125,7 +125,9 @@ class ResidentPrinter:
             self.source.add("cols = min(most, num_sequences - c0)")
             for state in self.plan.states:
                 self._initial(state.before, state.initial)
-            self.source.note("Inputs and results of as many steps as fill the partitions are turned together.")
+            self.source.note(
+                "Inputs and results of as many steps as fill the partitions are turned together."
+            )
             self.source.add("most_steps = max(1, PARTITIONS // cols)")
             with self.source.block("for t0 in range(0, num_steps, most_steps):"):
                 self.source.add("count = min(most_steps, num_steps - t0)")
@@ -160,7 +162,9 @@ class ResidentPrinter:
         for column in self.plan.columns:
             name, dtype = column.tile.name, column.tile.dtype.value
             self.steps.take(column.tile)
-            self.source.add(f"{name} = nl.ndarray((rows, each, 1), dtype=nl.{dtype}, buffer=nl.sbuf)")
+            self.source.add(
+                f"{name} = nl.ndarray((rows, each, 1), dtype=nl.{dtype}, buffer=nl.sbuf)"
+            )
             with self.source.block("if each * rows > num_features:"):
                 self.source.add(f"nisa.memset(dst={name}, value=0.0)")
             with self.source.block("for e in range(each):"):
@@ -182,7 +186,9 @@ class ResidentPrinter:
         whole = len(shape) == len(texts) and not any(w.offset)
         view = w.tensor
         if not (whole and shape[0] == sizes[outer] and shape[1] == sizes[inner]):
-            view += f".ap(pattern=[[{stride}, {texts[0]}], [1, {texts[1]}]]{self._offset(w.offset)})"
+            view += (
+                f".ap(pattern=[[{stride}, {texts[0]}], [1, {texts[1]}]]{self._offset(w.offset)})"
+            )
         self.source.note(f"All of {w.tensor} stays in SBUF.")
         keep = "keep_turned_parts" if turned else "keep_parts"
         self.source.add(f"{name} = {keep}({view}, num_features, rows, each)")
@@ -196,21 +202,25 @@ class ResidentPrinter:
     def _initial(self, before: Tile, access: Access) -> None:
         name, dtype = before.name, before.dtype.value
         self.steps.take(before)
-        self.source.add(f"{name}_rows = nl.ndarray((cols, num_features), dtype=nl.{dtype}, buffer=nl.sbuf)")
-        stride = self.scope.pace(access.strides[0], self.plan.sequences, self.plan.features)
         self.source.add(
-            f"nisa.dma_copy(dst={name}_rows, src={access.tensor}.ap("
-            f"pattern=[[{stride}, cols], [1, num_features]]{self._offset(access.offset, times('c0', stride))}))"
+            f"{name}_rows = nl.ndarray((cols, num_features), dtype=nl.{dtype}, buffer=nl.sbuf)"
         )
+        stride = self.scope.pace(access.strides[0], self.plan.sequences, self.plan.features)
+        offset = self._offset(access.offset, times("c0", stride))
+        rows = f"{access.tensor}.ap(pattern=[[{stride}, cols], [1, num_features]]{offset})"
+        self.source.add(f"nisa.dma_copy(dst={name}_rows, src={rows})")
         self.source.add(
             f"{name} = features_first({name}_rows, num_features, rows, each)[:, 0, :, :]"
         )
 
     def _input(self, number: int, group: StepInput) -> None:
-        width = times("num_features", str(len(group.parts))) if len(group.parts) > 1 else "num_features"
+        width = (
+            times("num_features", str(len(group.parts))) if len(group.parts) > 1 else "num_features"
+        )
         name = f"inputs_{number + 1}"
         self.source.add(
-            f"{name}_rows = nl.ndarray((count * cols, {width}), dtype=nl.{group.dtype.value}, buffer=nl.sbuf)"
+            f"{name}_rows = nl.ndarray((count * cols, {width}), dtype=nl.{group.dtype.value},"
+            " buffer=nl.sbuf)"
         )
         self.source.add(f"nisa.dma_copy(dst={name}_rows, src={self._rows(group.access, width)})")
         self.source.add(f"{name} = features_first({name}_rows, num_features, rows, each)")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
-from nki_agent.builtin.print_products import call_loader
+from nki_agent.builtin.print_products import call_loader, swap_axes
 from nki_agent.builtin.print_rows import OUTER_NAMES
 from nki_agent.builtin.print_steps import StepPrinter
 from nki_agent.builtin.regions import access_pattern, times
@@ -90,19 +90,17 @@ class SmallProductPrinter:
             f"{name} = nl.ndarray((PARTITIONS, k_tiles, count * {count}), dtype=nl.{dtype},"
             " buffer=nl.sbuf)"
         )
-        *outer, batch, row, _ = self._strides(access, self.plan.m if count == "num_rows" else self.plan.n)
-        terms = self._terms(access, outer, batch)
-        text = access_pattern(
-            access.tensor, [[row, f"count * {count}"], ["1", "depth"]], terms
+        *outer, batch, row, _ = self._strides(
+            access, self.plan.m if count == "num_rows" else self.plan.n
         )
+        terms = self._terms(access, outer, batch)
+        text = access_pattern(access.tensor, [[row, f"count * {count}"], ["1", "depth"]], terms)
         self.source.add(call_loader(name, text, self.plan.x_each))
 
     def _load_w(self) -> None:
         plan, add = self.plan, self.source.add
         if plan.is_w_turned:
-            *batch, row, col = plan.w.strides
-            turned = Access(tensor=plan.w.tensor, strides=(*batch, col, row), offset=plan.w.offset)
-            self._load_turned("w_turned", turned, "num_cols")
+            self._load_turned("w_turned", swap_axes(plan.w), "num_cols")
             return
         dtype = plan.dtype.value
         add(
@@ -141,9 +139,13 @@ class SmallProductPrinter:
         match step:
             case Load():
                 self.steps.allocate(step.dst)
-                self.source.add(f"nisa.dma_copy(dst={step.dst.name}, src={self._region(step.access)})")
+                self.source.add(
+                    f"nisa.dma_copy(dst={step.dst.name}, src={self._region(step.access)})"
+                )
             case Store():
-                self.source.add(f"nisa.dma_copy(dst={self._region(step.access)}, src={step.src.name})")
+                self.source.add(
+                    f"nisa.dma_copy(dst={self._region(step.access)}, src={step.src.name})"
+                )
             case _:
                 self.steps.print(step, 1)
 

@@ -233,18 +233,29 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
         case ConvolutionPlan():
             printer = _convolution_printer(stage)
             printer(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case AttentionPlan():
+            AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case ChainPlan():
+            ChainPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case _:
+            _plain_stage(stage, source, scope)
+
+
+def _plain_stage(
+    stage: PoolPlan | SmallProductPlan | ResidentPlan | ResidentRowsPlan | ByIndexPlan,
+    source: Source,
+    scope: Scope,
+) -> None:
+    """A stage that needs no functions of its own."""
+    match stage:
         case PoolPlan():
             PoolPrinter(stage, source, scope).print()
         case SmallProductPlan():
             SmallProductPrinter(stage, source, scope).print()
-        case ChainPlan():
-            ChainPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case ResidentPlan():
             ResidentPrinter(stage, source, scope).print()
         case ResidentRowsPlan():
             ResidentRowsPrinter(stage, source, scope).print()
-        case AttentionPlan():
-            AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case _:
             _by_index(stage, source, scope)
 

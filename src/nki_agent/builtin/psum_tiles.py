@@ -34,7 +34,11 @@ def find_psum_tiles(steps: Sequence[Step], *, fixed: Collection[Tile]) -> list[T
     found: list[Tile] = []
     for step in steps:
         pair = operands_of(step)
-        if not pair or not step_writes(step)[0].is_wide or any(tile.in_psum or tile in found for tile in pair):
+        if (
+            not pair
+            or not step_writes(step)[0].is_wide
+            or any(tile.in_psum or tile in found for tile in pair)
+        ):
             continue
         for tile in pair:
             if tile not in fixed and _may_move(tile, steps, found):
@@ -66,7 +70,9 @@ def _may_move(tile: Tile, steps: Sequence[Step], found: Sequence[Tile]) -> bool:
     if len(makers) != 1 or not all(_reaches(step) for step in (*makers, *readers)):
         return False
     pairs = [operands_of(step) for step in readers]
-    shared = any(tile in pair and (set(pair) & set(found) or pair == (tile, tile)) for pair in pairs)
+    shared = any(
+        tile in pair and (set(pair) & set(found) or pair == (tile, tile)) for pair in pairs
+    )
     # An instruction's scalar operands are columns in SBUF.
     wide = all(tile in pair or getattr(step, "data", None) == tile or isinstance(step, Copy)
                for step, pair in zip(readers, pairs, strict=True))  # fmt: skip

@@ -105,9 +105,7 @@ class Step:
         self.after = {n.id: self.value(after[n.name], 0) for n in self.states}
         own = set(after.values())
         users = self.graph.users()
-        self.made = [
-            n for n in nodes if n not in own and self._is_read_outside(n, users)
-        ]
+        self.made = [n for n in nodes if n not in own and self._is_read_outside(n, users)]
         if any(self._width(n) != self.features for n in self.made):
             raise NotResidentError
         self.results = {n: self.value(n, 0) for n in self.made}
@@ -149,9 +147,7 @@ class Step:
         node, base = self.graph[source], self.graph.base(source)
         if node.op is Op.CONST:
             numbers = [g[source].value for g in self.captured.graphs]
-            made = [
-                b.const(n, (), node.dtype) for b, n in zip(self.builders, numbers, strict=True)
-            ]
+            made = [b.const(n, (), node.dtype) for b, n in zip(self.builders, numbers, strict=True)]
             return _Part(made[0], 0, is_row=True)
         if base.op is Op.STATE:
             return self._state(node, base, part)

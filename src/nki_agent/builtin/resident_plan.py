@@ -67,8 +67,11 @@ class StepState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidentPlan:
-    """All steps of a loop over time. `levels` holds what is made before the loop, then the steps
-    in front of the first products, behind them, and so on."""
+    """All steps of a loop over time.
+
+    `levels` holds what is made before the loop, then the steps in front of the first products,
+    behind them, and so on.
+    """
 
     title: str
     steps: Size

@@ -26,14 +26,14 @@ from nki_agent.builtin.align import (
 )
 from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.graph import ELEMENTWISE, SOURCES, Node, Op, contiguous_strides
+from nki_agent.builtin.graph import ELEMENTWISE, SOURCES, Op, contiguous_strides
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place, fold_negations
 from nki_agent.builtin.plan import Stored
 from nki_agent.builtin.psum_tiles import find_psum_tiles, in_psum
 from nki_agent.builtin.resident_plan import ResidentRowsPlan, RowOperand, RowState
 from nki_agent.builtin.shortening import with_tiles
-from nki_agent.builtin.tile_steps import Access, Copy, Kind, Size, Tile, step_writes
+from nki_agent.builtin.tile_steps import Access, Copy, Kind, Tile, step_writes
 from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -77,7 +77,6 @@ class RowLoop:
             return False
         if not all(self._is_own_state(source) for source in self.operands):
             return False
-        self.groups = self._merge()
         room = chip.sbuf_usable_partition_bytes
         width = max(TILE_ELEMS, *(size[-1] for size in self.sizes))
         loads = len(self.operands) * max(INPUT_ELEMS, width)
@@ -130,16 +129,14 @@ class RowLoop:
         pairs = zip(self.captured.graphs, self.alignments, strict=True)
         return [walk_of_result(g, node, a, stored, i) for i, (g, a) in enumerate(pairs)]
 
-    def _merge(self) -> list[tuple[int, ...]]:
+    def merge(self, results: Sequence[Sequence[Walk]]) -> None:
         """Groups of axes between time and columns, at least two: blocks of rows, and rows."""
         order = [a for a in self.alignments[0].order if a not in (self.time, -1)]
         order = [a for a in order if any(size[a] != 1 for size in self.sizes)]
-        results = [n for n in self.nodes if not self.alignments[0].axes[n][-1:] == (None,)]
-        walks = [self.walks(source) for source in self.operands]
-        walks += [self.written_walks(n, Stored("", self.graph[n].dtype)) for n in results]
+        walks = [*(self.walks(source) for source in self.operands), *results]
         by_set = [[walk[i] for walk in walks] for i in range(len(self.sizes))]
         groups = merge_axes(order, self.sizes, by_set, fences=frozenset())
-        return [()] * (2 - len(groups)) + groups
+        self.groups = [()] * (2 - len(groups)) + groups
 
     def access(self, tensor: str, walks: Sequence[Walk], *, is_stepped: bool = True) -> Access:
         """An operand over steps, outer loops, blocks, rows and columns."""
@@ -158,10 +155,16 @@ class ResidentRowsPlanner:
     """Plans one such loop."""
 
     def __init__(
-        self, loop: RowLoop, *, buffers: Mapping[int, Stored], outputs: Sequence[int], chip: ChipSpec
+        self,
+        loop: RowLoop,
+        *,
+        buffers: Mapping[int, Stored],
+        outputs: Sequence[int],
+        chip: ChipSpec,
     ) -> None:
         """`buffers` names every value in HBM by its base node; `outputs` are the nodes to store."""
         self.loop = loop
+        loop.merge([loop.written_walks(node, buffers[node]) for node in outputs])
         self.graph = loop.graph
         self.buffers = buffers
         self.outputs = outputs
@@ -241,7 +244,9 @@ class ResidentRowsPlanner:
         base = self.graph.base(source)
         stored = self.buffers[base.id]
         place = self._place(moving)
-        suffix = "before" if base.op is Op.STATE else "tile" if place.kind is Kind.FULL else "column"
+        suffix = (
+            "before" if base.op is Op.STATE else "tile" if place.kind is Kind.FULL else "column"
+        )
         tile = self.lowering.tile(f"{stored.name}_{suffix}", place, stored.dtype)
         self.lowering.bind(source, tile)
         return RowOperand(

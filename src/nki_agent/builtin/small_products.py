@@ -12,14 +12,22 @@ from nki_agent.builtin.align import group_size
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.products import (
     MatmulPlanner,
-    Matrices,
     minor_stride,
     product_dtype,
     short_rows,
 )
 from nki_agent.builtin.small_product_plan import SmallProductPlan
+from nki_agent.builtin.tile_steps import (
+    Access,
+    Kind,
+    Load,
+    Size,
+    Step,
+    Store,
+    step_reads,
+    step_writes,
+)
 from nki_agent.builtin.titles import describe
-from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, step_reads, step_writes
 
 BATCHES_MIN = 16
 """Fewer products are as well made one by one."""
@@ -48,7 +56,7 @@ class SmallProductPlanner(MatmulPlanner):
         minor = [minor_stride(self.captured, w_id, dim) for dim in (-2, -1)]
         w = space.access(self._name(w_id), w_walks, *minor, is_left=False)
         levels, product = self._epilogue(space)
-        if not (_lies_together(x, m) and _may_load(w, n) and self._is_simple(space, levels)):
+        if not (_lies_together(x, m) and _may_load(w, n) and self._is_simple(levels)):
             return None
         return SmallProductPlan(
             title=describe(self.captured, self.group.nodes),
@@ -73,7 +81,7 @@ class SmallProductPlanner(MatmulPlanner):
         return True
 
     @staticmethod
-    def _is_simple(space: Matrices, levels: Sequence[Sequence[Step]]) -> bool:
+    def _is_simple(levels: Sequence[Sequence[Step]]) -> bool:
         """Whether the epilogue is of whole tiles alone, and of what is made before all loops."""
         if any(levels[1:-1]) or any(isinstance(step, Load) for step in levels[0]):
             return False
@@ -96,4 +104,6 @@ def _may_load(w: Access, cols: Size) -> bool:
         return False
     if set(col) == {1}:
         return True
-    return _lies_together(Access(tensor=w.tensor, strides=(*batch, col, row), offset=w.offset), cols)
+    return _lies_together(
+        Access(tensor=w.tensor, strides=(*batch, col, row), offset=w.offset), cols
+    )
