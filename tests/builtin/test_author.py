@@ -121,3 +121,18 @@ def test_single_shot_gives_the_kernel_in_one_block(make_task: MakeTask) -> None:
     replies = talk(author, [], tools=())
     assert replies[0].text.count("```") == 2
     assert "@nki.jit" in replies[0].text
+
+
+def test_rounded_kernel_that_is_right_by_a_hair_is_written_without_rounding(
+    make_task: MakeTask,
+) -> None:
+    author = BuiltinAuthor(make_task(GATED.source("bfloat16")), target=Target.TRN2)
+    close = "stage: right\nclose: errors reach 90 % of the limit.\n3 us"
+    answers = ["It compiles: 9 instructions.", close, "It compiles: 9 instructions.", close, "3 us"]
+    replies = talk(author, answers)
+    assert names(replies) == [
+        "compile_kernel", "verify_kernel", "compile_kernel", "verify_kernel", "profile_kernel",
+        "submit",
+    ]  # fmt: skip
+    rounded, plain = (replies[n].tool_calls[0].arguments["source"] for n in (0, 2))
+    assert rounded != plain

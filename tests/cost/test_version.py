@@ -49,6 +49,13 @@ LATENCIES_NS = {
     (1, "attention", Target.TRN1): 10125.88571428572,
     (1, "attention", Target.TRN2): 9673.400000000003,
     (1, "attention", Target.TRN3): 7852.33333333333,
+    # 2: `nc_matmul` in double_row mode takes the cycles of one row set.
+    (2, "linear", Target.TRN1): 10772.092436974788,
+    (2, "linear", Target.TRN2): 10406.13725490196,
+    (2, "linear", Target.TRN3): 8429.333333333332,
+    (2, "attention", Target.TRN1): 10125.88571428572,
+    (2, "attention", Target.TRN2): 9673.400000000003,
+    (2, "attention", Target.TRN3): 7852.33333333333,
 }
 """By version of the model, frozen kernel and target."""
 

@@ -27,6 +27,8 @@ ADVICE_MAX = 1
 LINE_BYTES_MAX = 160
 WHAT_BYTES_MAX = 160
 OUTPUTS_MAX = 4
+CLOSE = 0.8
+"""Share of the allowed error above which an answer says how near it is."""
 US_NS = 1000.0
 CAUSES = frozenset({"NK503", "NK504", "NK505", "NK506"})
 """Warnings that say why values are wrong: they come before the wrong values."""
@@ -65,7 +67,8 @@ def write_verdict(verdict: Verdict, draft: Draft = PLAIN) -> str:
     """A verdict for a model."""
     lines = [f"stage: {verdict.stage.value}"]
     if verdict.stage is Stage.RIGHT:
-        lines += [write_speed(verdict), *write_advice(verdict.diagnostics)]
+        lines += [*write_closeness(verdict.trials), write_speed(verdict)]
+        lines += write_advice(verdict.diagnostics)
     else:
         if verdict.failed_at is not None:
             lines.append(f"It fails at other sizes: {sum_up(verdict.failed_at)}.")
@@ -180,6 +183,13 @@ def write_trials(trials: Sequence[Trial]) -> Iterator[str]:
             yield f"  `{sum_up(output.name, max_bytes=LINE_BYTES_MAX)}`: {state}"
         if (more := len(trial.outputs) - OUTPUTS_MAX) > 0:
             yield f"  and {more} more outputs"
+
+
+def write_closeness(trials: Sequence[Trial]) -> Iterator[str]:
+    """Where a right kernel comes near the limit, and other inputs might take it past."""
+    largest = max((output.ratio for trial in trials for output in trial.outputs), default=0.0)
+    if largest > CLOSE:
+        yield f"close: errors reach {100 * largest:.0f} % of the limit."
 
 
 def write_picture(trials: Sequence[Trial]) -> Iterator[str]:

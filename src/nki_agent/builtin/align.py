@@ -275,14 +275,14 @@ def merge_axes(
     """
     groups: list[list[int]] = []
     for axis in order:
-        if groups and axis not in fences and _joins(groups[-1], axis, sizes, walks):
+        if groups and axis not in fences and joins(groups[-1], axis, sizes, walks):
             groups[-1].append(axis)
         else:
             groups.append([axis])
     return [tuple(group) for group in groups]
 
 
-def _joins(
+def joins(
     group: Sequence[int],
     right: int,
     sizes: Sequence[dict[int, int]],

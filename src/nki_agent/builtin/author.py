@@ -19,7 +19,6 @@ from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.search import (
     NO_BUDGET,
-    VERDICTS_ROUNDED,
     Course,
     Result,
     Search,
@@ -55,6 +54,7 @@ FULL_MEMORY = ("NK205", "NK206")
 NS_PER_S = 1e9
 _STAGE = re.compile(r"^stage: (\w+)", re.MULTILINE)
 _FAULT = re.compile(r"\bNK\d{3}\b.*")
+_CLOSE = re.compile(r"^close: ", re.MULTILINE)
 _LATENCY = re.compile(r"^latency +([\d.]+) µs", re.MULTILINE)
 _LIMIT = re.compile(r"^limited by +(.*)", re.MULTILINE)
 
@@ -77,6 +77,11 @@ class _Step:
     def is_full(self) -> bool:
         """Whether the kernel needs more memory than there is."""
         return any(code in self.answer for code in FULL_MEMORY)
+
+    @property
+    def is_close(self) -> bool:
+        """Whether values are right by little."""
+        return _CLOSE.search(self.answer) is not None
 
     @property
     def fault(self) -> str:
@@ -130,16 +135,11 @@ class BuiltinAuthor:
         if not steps:
             return await self._write(first, available)
         last = steps[-1]
-        rights = sum(step.stage == "right" for step in opening if step.source == opening[-1].source)
-        needed = VERDICTS_ROUNDED if first.short_tiles else 1
-        if last.stage not in (None, "right") and len(opening) == len(steps):
-            return await self._repair(steps, first, available)
+        if len(opening) == len(steps) and await self._has_failed(steps, available):
+            return await self._repair(steps, available)
         match last.tool:
             case "compile_kernel" if VERIFY in available:
                 return _call(VERIFY, len(steps), "It compiles; now its values.")
-            case "verify_kernel" if rights < needed:
-                text = "It rounds as the reference does, which other inputs might not bear."
-                return _call(VERIFY, len(steps), text)
             case "verify_kernel" if PROFILE in available and not _was_profiled(steps):
                 text = "The values are right; now where the time goes."
                 return _call(PROFILE, len(steps), text, shapes=self._shapes)
@@ -179,9 +179,16 @@ class BuiltinAuthor:
         rounded = await asyncio.to_thread(self._try_to_write, choices)
         return plain if rounded == await asyncio.to_thread(self._try_to_write, plain) else choices
 
-    async def _repair(self, steps: Sequence[_Step], choices: Choices, available: set[str]) -> Reply:
+    async def _has_failed(self, steps: Sequence[_Step], available: set[str]) -> bool:
+        """Whether the last answer asks for another kernel; right by a hair does, if it rounds."""
+        last = steps[-1]
+        written = await self._settle(_choices_of(steps[:-1], is_checked=VERIFY in available))
+        return last.stage not in (None, "right") or (last.is_close and written.short_tiles)
+
+    async def _repair(self, steps: Sequence[_Step], available: set[str]) -> Reply:
         """The next kernel, if what failed leads to another one."""
         last = steps[-1]
+        choices = await self._settle(_choices_of(steps, is_checked=VERIFY in available))
         before = await self._settle(_choices_of(steps[:-1], is_checked=VERIFY in available))
         is_new = choices != before and _count_full(steps) < len(REPAIRS)
         if is_new:
@@ -258,7 +265,9 @@ def _choices_of(steps: Sequence[_Step], *, is_checked: bool) -> Choices:
     Values are rounded as the reference rounds them only where verdicts say that they may be.
     """
     full = min(_count_full(steps), len(REPAIRS) - 1)
-    failed = any(step.stage not in (None, "right") and not step.is_full for step in steps)
+    failed = any(
+        step.is_close or (step.stage not in (None, "right") and not step.is_full) for step in steps
+    )
     return REPAIRS[full].but({"short_tiles": is_checked and not failed})
 
 
@@ -288,6 +297,7 @@ def _read_results(steps: Sequence[_Step]) -> dict[str, Result]:
     """What profiles and verdicts say, by kernel."""
     found: dict[str, Result] = {}
     judged: dict[str, list[bool]] = {}
+    close = {step.source for step in steps if step.is_close}
     for step in steps:
         if step.tool == VERIFY:
             judged.setdefault(step.source, []).append(step.stage == "right")
@@ -299,6 +309,7 @@ def _read_results(steps: Sequence[_Step]) -> dict[str, Result]:
             latency_us=float(latency.group(1)) if latency else None,
             limit=limit.group(1) if limit else step.fault,
             verdicts=tuple(judged.get(step.source, ())),
+            is_close=step.source in close,
         )
     return found
 

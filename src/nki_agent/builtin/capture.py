@@ -8,7 +8,9 @@ must hold there too.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from nki_agent.builtin.capture_numpy import capture_numpy
 from nki_agent.builtin.graph import (
@@ -32,6 +34,9 @@ from nki_agent.builtin.softmaxes import join_scores
 from nki_agent.sandbox.task_host import UntrustedReference
 from nki_agent.task.numpy_reference import NumpyReference
 from nki_agent.task.task import Form, ShapeSet, Task
+
+if TYPE_CHECKING:
+    from nki_agent.task.torch_reference import TorchReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,10 @@ class Captured:
         return tuple(zip(*shapes, strict=True)) if shapes[0] else ()
 
 
+CHANGING = "its operators change with the shapes"
+"""Why graphs at two shape sets are not the same kernel."""
+
+
 def capture_task(task: Task) -> Captured:
     """Capture the reference at every shape set.
 
@@ -78,12 +87,27 @@ def capture_task(task: Task) -> Captured:
             "it is updated in place, which is not covered for NumPy",
             hint="write the reference with PyTorch, or use another `--model`",
         )
-    graphs = [capture_shapes(shapes, task.form) for shapes in task.shape_sets]
+    try:
+        return _capture(task)
+    except UnsupportedError as error:
+        if error.why != CHANGING:
+            raise
+        # Where an axis has one element at some sizes, a view of it is none there.
+        with contextlib.suppress(UnsupportedError):
+            return _capture(task, keeps_views=True)
+        raise
+
+
+def _capture(task: Task, *, keeps_views: bool = False) -> Captured:
+    def capture(shapes: ShapeSet) -> Graph:
+        return capture_shapes(shapes, task.form, keeps_views=keeps_views)
+
+    graphs = [capture(shapes) for shapes in task.shape_sets]
     captured = make_captured(graphs)
     shape_sets = list(task.shape_sets)
     for probe in make_probes(task):
         try:
-            more = [*graphs, capture_shapes(probe, task.form)]
+            more = [*graphs, capture(probe)]
             captured = make_captured(more)
         except UnsupportedError:
             # Sizes at which the reference does something else: a split that leaves nothing.
@@ -93,13 +117,14 @@ def capture_task(task: Task) -> Captured:
     return replace(captured, shape_sets=tuple(shape_sets))
 
 
-def capture_shapes(shapes: ShapeSet, form: Form) -> Graph:
-    """Capture the reference at one shape set."""
+def capture_shapes(shapes: ShapeSet, form: Form, *, keeps_views: bool = False) -> Graph:
+    """Capture the reference at one shape set, with views that change nothing or without."""
     match form:
         case Form.MODULE | Form.TORCH_FUNCTION:
             from nki_agent.builtin import capture_torch  # noqa: PLC0415 - PyTorch is optional
 
-            return capture_torch.capture_torch(shapes, shapes.reference)  # type: ignore[arg-type]
+            reference: TorchReference = shapes.reference  # type: ignore[assignment]
+            return capture_torch.capture_torch(shapes, reference, keeps_views=keeps_views)
         case Form.NUMPY_FUNCTION:
             assert isinstance(shapes.reference, NumpyReference)
             return capture_numpy(shapes, shapes.reference)
@@ -114,7 +139,7 @@ def make_captured(graphs: list[Graph]) -> Captured:
         pairs = zip(first.nodes, other.nodes, strict=False)
         same = len(first.nodes) == len(other.nodes) and first.outputs == other.outputs
         if not same or any(a.structure != b.structure for a, b in pairs):
-            raise UnsupportedError("the reference", "its operators change with the shapes")
+            raise UnsupportedError("the reference", CHANGING)
     return Captured(tuple(ready))
 
 

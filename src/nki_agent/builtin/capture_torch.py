@@ -66,14 +66,16 @@ _HINTS = {
 }
 
 
-def capture_torch(shapes: ShapeSet, reference: TorchReference) -> Graph:
+def capture_torch(
+    shapes: ShapeSet, reference: TorchReference, *, keeps_views: bool = False
+) -> Graph:
     """Run the reference on shapes alone.
 
     Raises:
         UnsupportedError: an operator without a rule.
         TaskError: the user's code raised on tensors without data.
     """
-    builder = GraphBuilder()
+    builder = GraphBuilder(keeps_views=keeps_views)
     tracer = _Tracer(builder, float8=_float8_of(shapes))
     native = {b.argument.name: (b.native_shape, b.native_dtype) for b in reference.call.bindings()}
     native |= {

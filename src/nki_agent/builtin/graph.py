@@ -212,6 +212,8 @@ class GraphBuilder:
     arguments: list[str] = field(default_factory=list)
     origin: str = ""
     loop: int = 0
+    keeps_views: bool = False
+    """Whether a view that changes nothing is a node too, as it is at other sizes."""
 
     def add(self, **fields: object) -> int:
         """A node of these fields."""
@@ -271,7 +273,7 @@ class GraphBuilder:
                 base.inputs[0], shape=shape, strides=strides, offset=offset, is_moved=is_moved
             )
             return self.unary("copy", inner, base.dtype)
-        if shape == base.shape and offset == 0 and not is_moved:
+        if shape == base.shape and offset == 0 and not (is_moved or self.keeps_views):
             wanted = contiguous_strides(shape)
             if all(size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True)):
                 return source

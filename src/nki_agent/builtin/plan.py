@@ -87,6 +87,9 @@ class RowsPlan:
     """Innermost steps where a phase begins that runs one tile behind the one before."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
+    period: Size | None = None
+    """Rows that share their columns of one number a row with those so many rows on: the columns
+    are loaded once, for as many whole periods as the partitions hold."""
     total: Total | None = None
     """Where there is one, the last of `outer` is the innermost loop, inside of a tile of rows."""
 

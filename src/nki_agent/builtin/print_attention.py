@@ -46,7 +46,7 @@ class AttentionPrinter:
         self.score, self.weigh = f"{prefix}score", f"{prefix}weigh"
         self.exponentials = f"{prefix}exponentials"
         self.maxima, self.turn = f"{prefix}block_maxima", f"{prefix}turn_weights"
-        self.finish = f"{prefix}finish"
+        self.finish, self.bias = f"{prefix}finish", f"{prefix}bias_of"
         self.loops = Loops(plan.batch, source, scope)
         self.dtype = f"nl.{plan.dtype.value}"
         self.value_dtype = f"nl.{plan.value_dtype.value}"
@@ -68,6 +68,7 @@ class AttentionPrinter:
             self._define_weigh()
         else:
             self._define_maxima()
+            self._define_bias()
             self._define_exponentials_of_blocks()
             self._define_weigh_with_sums()
         plan, add = self.plan, self.source.add
@@ -181,7 +182,7 @@ class AttentionPrinter:
             )
         else:
             self._advance(call, f"maxima = {self.maxima}(scores)")
-            self._negate()
+            add(f"neg_row_max = {self.bias}(maxima{self._scale})")
         if plan.beside is not None:
             add(
                 "nisa.tensor_tensor(dst=neg_row_max, data1=neg_row_max, data2=neg_beside[:rows],"
@@ -502,16 +503,26 @@ class AttentionPrinter:
                 )
             source.add("return maxima")
 
-    def _negate(self) -> None:
-        """The largest of each row as a bias."""
-        add = self.source.add
-        self._tile(self.source, "neg_row_max", "(rows, 1)", "nl.float32")
-        add("nisa.tensor_reduce(dst=neg_row_max, op=nl.maximum, data=maxima, axis=1, negate=True)")
-        if self._scale:
-            add(
-                "nisa.tensor_scalar(dst=neg_row_max, data=neg_row_max, op0=nl.multiply,"
-                " operand0=scale)"
-            )
+    def _define_bias(self) -> None:
+        source = self.helpers
+        source.add()
+        source.add()
+        factor = "-scale" if self._scale else "-1.0"
+        with source.block(f"def {self.bias}(maxima{self._scale}):"):
+            source.add('"""The largest of each row, scaled and negated."""')
+            source.add("rows, banks = maxima.shape")
+            self._tile(source, "neg_row_max", "(rows, 1)", "nl.float32")
+            with source.block("if banks == 1:"):
+                source.add(
+                    "nisa.tensor_scalar(dst=neg_row_max, data=maxima, op0=nl.multiply,"
+                    f" operand0={factor})"
+                )
+            with source.block("else:"):
+                source.add(
+                    "nisa.tensor_scalar(dst=neg_row_max, data=maxima[:, :1], op0=nl.maximum,"
+                    f" operand0=maxima[:, 1:], op1=nl.multiply, operand1={factor})"
+                )
+            source.add("return neg_row_max")
 
     def _define_exponentials_of_blocks(self) -> None:
         source = self.helpers
@@ -554,7 +565,6 @@ class AttentionPrinter:
         with source.block(f"def {self.finish}(out_part, result{self._more}):"):
             source.add('"""Divides by the sum of the weights, which is the last column."""')
             source.add("rows, value_depth = result.shape[0], result.shape[1] - 1")
-            self._tile(source, "inverse_sum", "(rows, 1)", "nl.float32")
             total = "result[:, value_depth:]"
             if self.has_beside:
                 self._tile(source, "row_sum", "(rows, 1)", "nl.float32")
@@ -562,6 +572,7 @@ class AttentionPrinter:
                     f"nisa.tensor_tensor(dst=row_sum, data1={total}, data2=share, op=nl.add)"
                 )
                 total = "row_sum"
+            self._tile(source, "inverse_sum", "(rows, 1)", "nl.float32")
             source.add(f"nisa.reciprocal(dst=inverse_sum, data={total})")
             dtype = f"nl.{self.plan.out_dtype.value}"
             self._tile(source, "out_tile", "(rows, value_depth)", dtype)

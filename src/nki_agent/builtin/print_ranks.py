@@ -30,6 +30,8 @@ RANK = '''def rank(values, places, data):
 '''
 EIGHT = 8
 """Values that one search finds."""
+FEW = 64
+"""Columns of rows that may be fewer than eight at sizes that nobody named."""
 LOWEST = "LOWEST = -3.4028235e38  # below every value that is ranked"
 
 
@@ -76,12 +78,12 @@ class RankPrinter:
         plan, add, tile = self.plan, self.source.add, self.names.tile
         blocks = f"row_blocks(num_rows, {plan.rows_each})"
         with self.source.block(f"for start, rows, each in {blocks}:"):
-            is_short = min(plan.source.cols) < EIGHT
+            is_short = min(plan.source.cols) < FEW
             tile(
                 "data", f"(rows, each, {'max(num_cols, 8)' if is_short else 'num_cols'})", "float32"
             )
             if is_short:
-                add(f"nisa.memset(dst=data, value={'' if plan.is_descending else '-'}LOWEST)")
+                self._fill("num_cols")
             part = "data[:, :, :num_cols]" if is_short else "data"
             add(f"nisa.dma_copy(dst={part}, src={run_of_rows(source, 'num_cols')})")
             self._negate("data")
@@ -106,7 +108,7 @@ class RankPrinter:
     def _load(self, source: str, cols: str, start: str) -> None:
         plan, add = self.plan, self.source.add
         window = f"{start} : {start} + {cols}" if start else ":"
-        if min(plan.source.cols) < EIGHT:
+        if min(plan.source.cols) < FEW:
             self._load_wide(source, cols, window)
         else:
             self.names.tile("data", f"(rows, {cols})", "float32")
@@ -117,9 +119,14 @@ class RankPrinter:
         """Rows of fewer than eight are filled up."""
         add = self.source.add
         self.names.tile("data", f"(rows, max({cols}, 8))", "float32")
-        lowest = "LOWEST" if self.plan.is_descending else "-LOWEST"
-        add(f"nisa.memset(dst=data, value={lowest})")
+        self._fill(cols)
         add(f"nisa.dma_copy(dst=data[:, :{cols}], src={source}[r0 : r0 + rows, {window}])")
+
+    def _fill(self, cols: str) -> None:
+        """What a row of fewer than eight has behind its end."""
+        lowest = "LOWEST" if self.plan.is_descending else "-LOWEST"
+        with self.source.block(f"if {cols} < {EIGHT}:"):
+            self.source.add(f"nisa.memset(dst=data, value={lowest})")
 
     def _pieces(self, source: str) -> None:
         """The best of each piece, then the best of those."""

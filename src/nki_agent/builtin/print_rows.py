@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.phases import Phases
@@ -78,6 +79,8 @@ class RowsPrinter:
             is_packed=self.is_packed,
         )
         self.steps.position = self._position
+        self.steps.is_periodic = plan.period is not None
+        self.lanes = "PARTITIONS" if plan.period is None else "lanes"
 
     def print(self) -> None:
         """The whole pass."""
@@ -132,6 +135,10 @@ class RowsPrinter:
             add("width = num_elems // PARTITIONS")
             self.scope.names["num_elems"] = self.plan.cols
             return
+        if self.plan.period is not None:
+            add(f"period = {self.scope.size(self.plan.period)}")
+            self.source.note("Rows of one tile: whole periods, whose columns are alike.")
+            add("lanes = PARTITIONS // period * period")
         add(f"num_rows = {self.scope.size(self.plan.rows)}")
         add(f"num_cols = {self.scope.from_shapes(self.plan.cols, from_last=True)}")
         self.scope.names["num_cols"] = self.plan.cols
@@ -150,7 +157,7 @@ class RowsPrinter:
             return
         for step in self.plan.steps:
             is_sliced = not self.is_packed or tile_of(step).kind in (Kind.VECTOR, Kind.ONE)
-            if isinstance(step, Load | Store) and is_sliced:
+            if isinstance(step, Load | Store) and is_sliced and not self._is_periodic(step):
                 self.regions.prepare(layout_of(step.access))
 
     # -- loops ------------------------------------------------------------------------------------
@@ -176,7 +183,7 @@ class RowsPrinter:
             return
         with self.source.block(self._loop(level)):
             if level + 1 == self.row_level and not (self.plan.is_flat or self.is_packed):
-                self.source.add("rows = min(PARTITIONS, num_rows - r0)")
+                self.source.add(f"rows = min({self.lanes}, num_rows - r0)")
             elif self.has_col_loop and level + 1 == self.row_level - 1:
                 self.source.add("cols = min(COL_BLOCK, num_cols - c0)")
             self._level(level + 1)
@@ -234,10 +241,12 @@ class RowsPrinter:
             return f"for start, rows, each in row_blocks(num_rows, {self.plan.rows_each}):"
         if self.has_col_loop and level == len(self.outer):
             return "for c0 in range(0, num_cols, COL_BLOCK):"
-        return "for r0 in range(0, num_rows, PARTITIONS):"
+        return f"for r0 in range(0, num_rows, {self.lanes}):"
 
     def _step(self, step: Step, level: int) -> None:
         match step:
+            case Load() if self._is_periodic(step):
+                self._load_period(step)
             case Load():
                 self.steps.allocate(step.dst)
                 text = self._region(step.access, step.dst, is_store=False)
@@ -249,6 +258,22 @@ class RowsPrinter:
                 self.source.add(f"nisa.dma_copy(dst={text}, src={src})")
             case _:
                 self.steps.print(step, level)
+
+    def _is_periodic(self, step: Load | Store) -> bool:
+        is_row = isinstance(step, Load) and step.dst.kind is Kind.ROW
+        return self.plan.period is not None and is_row and step.dst.level < self.row_level
+
+    def _load_period(self, step: Load) -> None:
+        """One column for each row of a period, as often as a tile has periods."""
+        assert self.plan.period is not None
+        self.steps.allocate(step.dst)
+        axes = [Axis(name="period", size=self.plan.period), Axis(name="num_cols", size=(1,))]
+        regions = Regions(self.source, self.scope, axes)
+        layout = replace(layout_of(step.access), strides=step.access.strides[-2:])
+        regions.prepare(layout)
+        text = regions.text(layout, [Window(count="period"), Window(count="num_cols")])
+        with self.source.block("for e in range(0, lanes, period):"):
+            self.source.add(f"nisa.dma_copy(dst={step.dst.name}[e : e + period], src={text})")
 
     # -- HBM regions ------------------------------------------------------------------------------
     def _region(self, access: Access, tile: Tile, *, is_store: bool) -> str:

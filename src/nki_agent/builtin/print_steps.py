@@ -72,12 +72,15 @@ class StepPrinter:
         self.vector_cols = vector_cols
         self.is_packed = is_packed
         self.position: PositionText = no_position
+        self.is_periodic = False
+        """Whether columns made before the loop over rows are those of all tiles."""
         self._made: set[str] = set()
         self._said: set[str] = set()
 
     def ref(self, tile: Tile, level: int) -> str:
         """A tile as an operand at this level: values of all partitions are cut to the rows."""
-        if tile.level < level and level >= self.row_level and tile.kind in (Kind.VECTOR, Kind.ONE):
+        is_kept = tile.level < level and level >= self.row_level
+        if is_kept and (tile.kind in (Kind.VECTOR, Kind.ONE) or tile.level < self.row_level):
             cut = f", {self.vector_cols}" if self.vector_cols and tile.is_wide else ""
             return f"{tile.name}[:rows{cut}]"
         return tile.name
@@ -108,6 +111,8 @@ class StepPrinter:
         """The shape of a tile as text."""
         by_row = tile.kind in (Kind.FULL, Kind.ROW) or tile.level >= self.row_level
         rows = "rows" if by_row else "PARTITIONS"
+        if tile.kind is Kind.ROW and tile.level < self.row_level and self.is_periodic:
+            return "(lanes, 1)"
         if tile.cols is not None:
             return f"(rows, {'each, ' if self.is_packed else ''}{self.scope.size(tile.cols)})"
         if self.is_packed and rows == "rows":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from nki_agent.builtin.align import Walk, group_size, moving_axes
+from nki_agent.builtin.align import Walk, group_size, joins, moving_axes
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.tile_steps import Kind
+
+PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class Space:
     """Whether the last of `outer` is the innermost loop, over which a total is made."""
     has_middle: bool = False
     """Whether the last of `outer` lies inside of each partition, between rows and columns."""
+    period: tuple[int, ...] = ()
+    """The inner axes of the rows, if what varies along them alone is the same for all tiles."""
 
     @property
     def outer(self) -> tuple[tuple[int, ...], ...]:
@@ -36,6 +40,8 @@ class Space:
 
     def place(self, axes: frozenset[int], *, has_col_loop: bool) -> Place:
         """Kind and level of a value that varies along these axes."""
+        if self.period and axes and axes <= set(self.period):
+            return Place(Kind.ROW, 0)
         touched = [bool(axes & set(group)) for group in self.groups]
         outer = touched[: len(self.outer)]
         col = touched[-1]
@@ -60,6 +66,30 @@ class Space:
     def place_read(self, walks: Sequence[Walk], *, has_col_loop: bool) -> Place:
         """Kind and level of a tensor that is read along these walks."""
         return self.place(moving_axes(walks, self.sizes), has_col_loop=has_col_loop)
+
+
+def with_period(
+    space: Space, moving: Iterable[frozenset[int]], walks: Sequence[Sequence[Walk]], lanes: int
+) -> Space | None:
+    """Put two axes of few elements on the partitions together, as channels of several images.
+
+    `moving` are the axes of all values, `walks` those of tensors along both. None where the inner
+    axis fills most partitions, or where a value depends on one of the two and on columns.
+    """
+    if space.is_flat or len(space.groups) <= PAIR or space.has_total or space.has_middle:
+        return None
+    *outer, repeats, period, cols = space.groups
+    size, count = (max(group_size(group, space.sizes)) for group in (period, repeats))
+    if PAIR * size > lanes or count == 1:
+        return None
+    for axes in moving:
+        inner, both = axes & set(period), axes & {*period, *repeats}
+        if both and not ((axes & set(repeats) and inner) or axes <= set(period)):
+            return None
+    if not joins(repeats, period[0], space.sizes, walks):
+        return None
+    groups = (*outer, (*repeats, *period), cols)
+    return replace(space, groups=groups, period=period)
 
 
 def longest_as_rows(

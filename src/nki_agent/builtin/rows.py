@@ -35,7 +35,7 @@ from nki_agent.builtin.pacing import Pacer
 from nki_agent.builtin.pending import Place, fold_negations
 from nki_agent.builtin.plan import RowsPlan, Stored, Total
 from nki_agent.builtin.row_parts import RowPart, find_row_parts
-from nki_agent.builtin.row_space import Space, longest_as_rows
+from nki_agent.builtin.row_space import Space, longest_as_rows, with_period
 from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
@@ -209,6 +209,7 @@ class RowsPlanner:
             packed = self._plan_packed(space) or self._plan_middle(space)
             if packed is not None:
                 return packed
+        space = self._with_period(space)
         room = int(self.chip.sbuf_usable_partition_bytes * choices.sbuf_share)
         plan = self._plan_blocks(space, room)
         usable = self.chip.sbuf_usable_partition_bytes
@@ -226,6 +227,23 @@ class RowsPlanner:
                 hint=f"reduced rows must fit: up to {max(cols) * usable // needed} columns",
             )
         return plan
+
+    def _with_period(self, space: Space) -> Space:
+        """Several short outer rows in one tile, where no loop over time or total forbids it."""
+        if self.group.loop or self.fold is not None:
+            return space
+        operands = [s for s in self.operands if self.graph.base(s).op is not Op.IOTA]
+        if len(operands) < len(self.operands):
+            return space  # a number by position is no column
+        walks = [self._walks(s, self.operands[s]) for s in operands]
+        walks += [self._output_walks(node) for node in self.outputs]
+        moving = [moving_axes(walk, space.sizes) for walk in walks]
+        moving += [varying(self.alignments, node) for node in self.group.nodes]
+        base = self.by_memory if self.by_memory is not None and not space.is_flat else space
+        repeats = set(base.groups[-3]) if len(base.groups) > 2 else set()  # noqa: PLR2004
+        both = [w for w, axes in zip(walks, moving, strict=False) if axes & repeats]
+        by_set = [[walk[i] for walk in both] for i in range(len(space.sizes))]
+        return with_period(base, moving, by_set, self.chip.partitions) or space
 
     def _plan_blocks(self, space: Space, room: int) -> RowsPlan:
         """Blocks of columns that fit, or whole rows where columns depend on each other."""
@@ -424,6 +442,7 @@ class RowsPlanner:
             levels=tuple(tuple(steps) for steps in levels),
             has_middle=space.has_middle,
             cuts=cuts,
+            period=group_size(space.period, space.sizes) if space.period else None,
             after=tuple(self.after),
             is_step=bool(self.group.loop),
             total=total,

@@ -16,8 +16,6 @@ from nki_agent.builtin.choices import Choices, Value, list_changes
 
 GAIN_MIN = 0.005
 """Part of the latency by which a draft must be faster to be worth another form of the kernel."""
-VERDICTS_ROUNDED = 2
-"""Verdicts that a draft needs which rounds more than the first: it may be right by a hair."""
 ROUNDS_MAX = 4
 """Passes over all changes; each begins where the one before ended."""
 DRAFTS_MAX = 1000
@@ -62,7 +60,9 @@ class Result:
     limit: str = ""
     """What bounds it."""
     verdicts: tuple[bool, ...] = ()
-    """Whether its values were right, each time on other inputs."""
+    """Whether its values were right, in order."""
+    is_close: bool = False
+    """Whether they came near the limit of what is right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +78,13 @@ class Draft:
 
     @property
     def is_right(self) -> bool | None:
-        """What the verdicts say; None while there are too few."""
-        if self.result is None:
+        """What the verdicts say; None while there is none.
+
+        What rounds more than it must is not right by a hair: other inputs would show it.
+        """
+        if self.result is None or not self.result.verdicts:
             return None
-        if not all(self.result.verdicts):
-            return False
-        needed = VERDICTS_ROUNDED if self.choices.short_tiles else 1
-        return True if len(self.result.verdicts) >= needed else None
+        return all(self.result.verdicts) and not (self.choices.short_tiles and self.result.is_close)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

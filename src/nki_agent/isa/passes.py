@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from nki_agent.isa.declaration import Call, Cycles
 from nki_agent.isa.dtype import DType
-from nki_agent.isa.enums import Engine, Memory
+from nki_agent.isa.enums import Engine, Memory, PerfMode
 from nki_agent.isa.signature import Operand
 
 SHORT = 2
@@ -88,11 +88,17 @@ def free_of_charge(call: Call, _engine: Engine) -> float:
 
 
 def matmul() -> Cycles:
-    """max(min(64, M), N) for 16-bit and narrower, four passes for fp32."""
+    """max(min(64, M), N) for 16-bit and narrower, four passes for fp32.
+
+    In double_row mode a pass takes the columns of both row sets at once: N is that of one.
+    """
 
     def cycles(call: Call, _engine: Engine) -> float:
         moving, stationary = call.get("moving"), call.get("stationary")
-        columns, rows = moving.pattern.free_elems, stationary.pattern.free_elems
+        sets = 1
+        if call.attribute("perf_mode") == PerfMode.DOUBLE_ROW:
+            sets = call.chip.matmul_fp8_rows
+        columns, rows = (o.pattern.free_elems // sets for o in (moving, stationary))
         base = max(min(call.chip.min_instruction_cycles, rows), columns)
         return base * _matmul_passes(call, moving)
 
