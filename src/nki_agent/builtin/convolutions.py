@@ -30,9 +30,8 @@ from nki_agent.builtin.graph import Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import ConvolutionPlan, PoolPlan, Span, Stored
-from nki_agent.builtin.rows import loaded_dtype
 from nki_agent.builtin.stages import Group
-from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile
+from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile, loaded_dtype
 from nki_agent.builtin.tilings import PAIR, Layers, Tiling, list_tilings, share_taps, tile_ns
 from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec

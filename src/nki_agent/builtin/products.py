@@ -31,10 +31,9 @@ from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguou
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import MatmulPlan, Stored, TransposePlan
-from nki_agent.builtin.rows import loaded_dtype
 from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
-from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile
+from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile, loaded_dtype
 from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType

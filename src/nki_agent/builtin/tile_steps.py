@@ -299,3 +299,10 @@ def step_writes(step: Step) -> tuple[Tile, ...]:
             | Scan()
         ):
             return (step.dst,)
+
+
+def loaded_dtype(stored: DType, *, is_scalar: bool) -> DType:
+    """The dtype of a loaded tile: scalar operands, one value a partition, are float32."""
+    if is_scalar:
+        return DType.FLOAT32
+    return DType.UINT8 if stored is DType.BOOL else stored
