@@ -31,6 +31,8 @@ from nki_agent.builtin.pacing import Pacer
 from nki_agent.builtin.plan import AttentionPlan, Stored
 from nki_agent.builtin.products import product_dtype, short_rows
 from nki_agent.builtin.pruning import prune
+from nki_agent.builtin.small_attention import SmallAttentionPlanner
+from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.stages import Group, StageKind
 from nki_agent.builtin.tile_steps import (
     Activate,
@@ -352,11 +354,12 @@ def plan_both(
     buffers: Mapping[int, Stored],
     chip: ChipSpec,
     choices: Choices,
-) -> AttentionPlan | ChainPlan:
+) -> AttentionPlan | SmallAttentionPlan | ChainPlan:
     """Plan two products and what lies between them: a softmax, or elementwise nodes alone."""
     if group.kind is StageKind.CHAIN:
         return ChainPlanner(captured, group, buffers=buffers, chip=chip).plan_chain(choices)
-    return AttentionPlanner(captured, group, buffers=buffers, chip=chip).plan_attention(choices)
+    attention = SmallAttentionPlanner(captured, group, buffers=buffers, chip=chip)
+    return attention.plan_small() or attention.plan_attention(choices)
 
 
 def _keys_ahead(steps: Sequence[Step], weights: Tile) -> Size | None:

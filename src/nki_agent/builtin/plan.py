@@ -12,6 +12,7 @@ from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
+from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.tile_steps import Access, Number, Size, Step, Store, Tile
 from nki_agent.isa.dtype import DType
@@ -364,6 +365,7 @@ Stage = (
     | PoolPlan
     | ChainPlan
     | SmallProductPlan
+    | SmallAttentionPlan
     | ResidentPlan
     | ResidentRowsPlan
     | ByIndexPlan

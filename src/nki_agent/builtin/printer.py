@@ -49,10 +49,15 @@ from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
 from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
+from nki_agent.builtin.print_small_attention import (
+    SmallAttentionPrinter,
+    small_attention_helpers,
+)
 from nki_agent.builtin.print_small_products import SmallProductPrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.shared_functions import SharedFunctions
+from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
@@ -62,6 +67,7 @@ from nki_agent.builtin.window_text import window_helpers
 WITH_PSUM = (
     *(MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan),
     *(PickPlan, ResidentPlan, ChainPlan, SmallProductPlan),
+    SmallAttentionPlan,
 )
 """Stages whose text speaks of PSUM banks."""
 
@@ -170,7 +176,7 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
     helpers += window_helpers(plan) + fold_helpers(plan)
-    helpers += chain_helpers(plan) + resident_helpers(plan) + resident_rows_helpers(plan)
+    helpers += small_attention_helpers(plan) + chain_helpers(plan) + resident_helpers(plan) + resident_rows_helpers(plan)
     if any(isinstance(s, RankPlan) for s in plan.stages):
         helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
@@ -235,6 +241,9 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             printer(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case AttentionPlan():
             AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case SmallAttentionPlan():
+            small = SmallAttentionPrinter
+            small(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case ChainPlan():
             ChainPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case _:

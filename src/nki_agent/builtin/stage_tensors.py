@@ -22,6 +22,7 @@ from nki_agent.builtin.plan import (
     TransposePlan,
 )
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan, accesses_read
+from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.tile_steps import Load, Step, Store
 
@@ -44,6 +45,8 @@ def stage_reads(stage: Stage) -> list[str]:
             found = [stage.x]
         case AttentionPlan() | ChainPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded(stage.levels)]
+        case SmallAttentionPlan():
+            found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded([stage.shared])]
         case ResidentPlan() | ResidentRowsPlan():
             found = [access.tensor for access in accesses_read(stage)]
         case _:
@@ -78,7 +81,7 @@ def stage_writes(stage: Stage) -> list[str]:
             found = [s.access.tensor for s in steps if isinstance(s, Store)]
         case TransposePlan() | FoldPlan():
             found = [stage.target.tensor]
-        case ChainPlan():
+        case ChainPlan() | SmallAttentionPlan():
             found = [stage.out.tensor]
         case RankPlan():
             found = [m.tensor for m in (stage.values, stage.places) if m is not None]
