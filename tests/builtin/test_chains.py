@@ -41,6 +41,25 @@ SMALL = (
     Operator("of rows and columns", "x @ y + z", ((3, 40, 9, 20), (3, 40, 20, 13), (3, 40, 9, 13))),
 )
 
+HEADS = "(t.unflatten(-1, (2, -1)).transpose(1, 2) for t in {})"
+ATTENTION = (
+    Operator(
+        "of windows that share a bias",
+        f"F.scaled_dot_product_attention(*{HEADS.format('x.chunk(3, -1)')}, attn_mask=y)",
+        ((40, 25, 48), (2, 25, 25)),
+    ),
+    Operator(
+        "of tensors that lie apart",
+        "F.scaled_dot_product_attention(x, y, z)",
+        ((70, 9, 20), (70, 13, 20), (70, 13, 24)),
+    ),
+    Operator(
+        "of heads that share keys",
+        "F.scaled_dot_product_attention(x, y[:, None], y[:, None] * 1)",
+        ((20, 3, 17, 16), (20, 30, 16)),
+    ),
+)
+
 
 @pytest.mark.parametrize("operator", CHAINS, ids=lambda o: o.name)
 def test_chain_is_one_stage(operator: Operator, make_task: MakeTask, solve: Solve) -> None:
@@ -66,6 +85,26 @@ def test_chain_is_right_at_other_sizes(make_task: MakeTask, solve: Solve) -> Non
 def test_layers_of_a_network_are_no_chain(make_task: MakeTask) -> None:
     layers = Operator("", "torch.relu(x @ y) @ z", ((2, 300, 64), (64, 256), (256, 64)))
     assert "add_up(" not in write_kernel(make_task(layers.source("float32")), Target.TRN2)
+
+
+@pytest.mark.parametrize("operator", ATTENTION, ids=lambda o: o.name)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_attention_of_small_batches_shares_tiles(
+    operator: Operator, dtype: str, make_task: MakeTask, solve: Solve
+) -> None:
+    task = make_task(operator.source(dtype))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    assert "turn_tiles(" in write_kernel(task, Target.TRN2)
+
+
+def test_small_attention_is_right_beyond_the_partitions(make_task: MakeTask, solve: Solve) -> None:
+    task = make_task(ATTENTION[1].source("float32"))
+    large = Operator("", ATTENTION[1].body, ((3, 140, 20), (3, 150, 20), (3, 150, 24)))
+    perf = make_task(large.source("float32")).dev
+    verdict = solve(replace(task, perf=replace(perf, name="perf")))
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    assert "turn_tiles(" in write_kernel(task, Target.TRN2)
 
 
 @pytest.mark.parametrize("operator", SMALL, ids=lambda o: o.name)

@@ -36,22 +36,33 @@ LOAD_EACH = '''def load_each(part):
         tiles.append(tile)
     return tiles
 '''
-LOAD_TURNED_EACH = '''def load_turned_each(part):
-    """Loads part [M, batches, N] and turns each of its matrices: [N, batches, M]."""
-    num_rows, each, cols = part.shape
-    turned = nl.ndarray((cols, each, num_rows), dtype=part.dtype, buffer=nl.sbuf)
+TURN_TILES = '''def turn_tiles(tiles):
+    """Turns matrices that lie in tiles [128 of M, batches, N]: [N, batches, M]."""
+    num_rows = 0
+    for tile in tiles:
+        num_rows = num_rows + tile.shape[0]
+    _, each, cols = tiles[0].shape
+    turned = nl.ndarray((cols, each, num_rows), dtype=tiles[0].dtype, buffer=nl.sbuf)
     r0 = 0
-    for tile in load_each(part):
+    for tile in tiles:
         turn_each(turned[:, :, r0 : r0 + tile.shape[0]], tile)
         r0 = r0 + tile.shape[0]
     return turned
+'''
+CUT_EACH = '''def cut_each(tiles, start, width):
+    """Columns of each tile [M, batches, N]."""
+    parts = []
+    for tile in tiles:
+        parts.append(tile[:, :, start : start + width])
+    return parts
 '''
 
 
 def small_attention_helpers(plan: Plan) -> list[str]:
     """The helper functions that such stages of a plan call."""
-    has_one = any(isinstance(stage, SmallAttentionPlan) for stage in plan.stages)
-    return [TURN_EACH, LOAD_EACH, LOAD_TURNED_EACH] if has_one else []
+    stages = [stage for stage in plan.stages if isinstance(stage, SmallAttentionPlan)]
+    cuts = [CUT_EACH] if any(stage.width is not None for stage in stages) else []
+    return [TURN_EACH, LOAD_EACH, TURN_TILES, *cuts] if stages else []
 
 
 class SmallAttentionPrinter:
@@ -90,11 +101,18 @@ class SmallAttentionPrinter:
         add("most = BANK // max(num_queries, num_keys, value_depth)")
         self.source.note("Each step runs one tile behind the one before it, so no engine waits.")
         add("turned, scored = [], []")
+        batches = "for b0 in range(0, num_batches, most):"
         with contextlib.ExitStack() as loops:
+            if plan.width is not None:
+                self._shared_of_each()
+                loops.enter_context(self.source.block(batches))
+                self._rows(plan.width)
             for name in self.outer:
                 loops.enter_context(self.source.block(f"for {name} in range(num_{name}):"))
-            self._shared()
-            loops.enter_context(self.source.block("for b0 in range(0, num_batches, most):"))
+            if plan.width is None:
+                self._shared()
+                loops.enter_context(self.source.block(batches))
+                add("each = min(most, num_batches - b0)")
             self._tile()
         with self.source.block("for block in turned:"):
             add(self._next_score())
@@ -107,17 +125,57 @@ class SmallAttentionPrinter:
             text = self._region(load.access, ["num_queries", "1", "num_keys"], self.plan.keys)
             self.source.add(f"{load.dst.name}_tiles = load_each({text})")
 
+    def _shared_of_each(self) -> None:
+        """The same for all turns of the outer loop."""
+        for load in self.plan.shared:
+            self.source.add(f"all_{load.dst.name} = []")
+        if self.plan.shared:
+            name = self.outer[0]
+            with self.source.block(f"for {name} in range(num_{name}):"):
+                self._shared()
+                for load in self.plan.shared:
+                    self.source.add(f"all_{load.dst.name}.append({load.dst.name}_tiles)")
+
+    def _rows(self, width: Size) -> None:
+        """Whole rows of the batches of a tile, with queries, keys and values of all heads."""
+        plan = self.plan
+        zero = (0,) * len(width)
+        rows = Access(tensor=plan.q.tensor, strides=(zero, *plan.q.strides[1:]), offset=zero)
+        self.source.add("each = min(most, num_batches - b0)")
+        self.source.note("Rows hold queries, keys and values of all heads: one transfer for all.")
+        text = self._region(rows, ["num_queries", "each", self.scope.size(width)], width)
+        self.source.add(f"tiles = load_each({text})")
+
+    def _operands(self) -> list[str]:
+        """Tiles of queries, keys and values."""
+        plan = self.plan
+        if plan.width is None:
+            parts = (
+                (plan.q, "num_queries", "depth", plan.depth),
+                (swap_axes(plan.k), "num_keys", "depth", plan.depth),
+                (plan.v, "num_keys", "value_depth", plan.value_depth),
+            )
+            regions = [self._region(a, [rows, "each", cols], n) for a, rows, cols, n in parts]
+            return [f"load_each({region})" for region in regions]
+        cuts = []
+        for access in (plan.q, plan.k, plan.v):
+            stride = self.scope.pace(access.strides[0], plan.outer[0], plan.depth)
+            start = [self.scope.size(access.offset)] if any(access.offset) else []
+            start.append(times(self.outer[0], stride))
+            cuts.append(f"cut_each(tiles, {' + '.join(start)}, depth)")
+        return cuts
+
     def _tile(self) -> None:
         add, plan = self.source.add, self.plan
-        add("each = min(most, num_batches - b0)")
-        parts = [
-            self._region(plan.q, ["num_queries", "each", "depth"], plan.depth),
-            self._region(swap_axes(plan.k), ["num_keys", "each", "depth"], plan.depth),
-            self._region(plan.v, ["num_keys", "each", "value_depth"], plan.value_depth),
-        ]
         out = self._region(plan.out, ["num_queries", "each", "value_depth"], plan.value_depth)
-        kept = "".join(f", {load.dst.name}_tiles" for load in plan.shared)
-        add(f"turned.append(({self.turn}({', '.join(parts)}), {out}{kept}))")
+        kept = [
+            f"{load.dst.name}_tiles"
+            if plan.width is None
+            else f"all_{load.dst.name}[{self.outer[0]}]"
+            for load in plan.shared
+        ]
+        made = f"{self.turn}({', '.join(self._operands())})"
+        add(f"turned.append(({', '.join([made, out, *kept])}))")
         with self.source.block("if len(turned) > 1:"):
             add("block = turned.pop(0)")
             add(self._next_score())
@@ -163,10 +221,10 @@ class SmallAttentionPrinter:
     def _define_turn(self) -> None:
         body = self._open(
             self.turn,
-            "q_part, k_part, v_part",
-            "Loads a tile of batches; queries and keys get their depth on the partitions.",
+            "q_tiles, k_tiles, v_tiles",
+            "Queries and keys of a tile of batches get their depth on the partitions.",
         )
-        body.add("return load_turned_each(q_part), load_turned_each(k_part), load_each(v_part)")
+        body.add("return turn_tiles(q_tiles), turn_tiles(k_tiles), v_tiles")
         self.helpers.lines.extend(body.lines)
 
     def _define_score(self) -> None:
@@ -210,7 +268,8 @@ class SmallAttentionPrinter:
     def _exponentials(self, body: Source) -> None:
         """Their exponentials and row sums."""
         scores, shape = self.plan.scores.name, "(rows, each, num_keys)"
-        self._allocate(body, "row_max", "(rows, each, 1)", "float32")
+        body.note("In PSUM, since two operands from SBUF would share its port.")
+        self._allocate(body, "row_max", "(rows, each, 1)", "float32", memory="psum")
         body.add(f"nisa.tensor_reduce(dst=row_max, op=nl.maximum, data={scores}, axis=2)")
         self._allocate(body, "shifted", shape, "float32")
         body.add(

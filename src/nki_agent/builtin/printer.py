@@ -176,7 +176,12 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
     helpers += window_helpers(plan) + fold_helpers(plan)
-    helpers += small_attention_helpers(plan) + chain_helpers(plan) + resident_helpers(plan) + resident_rows_helpers(plan)
+    helpers += (
+        small_attention_helpers(plan)
+        + chain_helpers(plan)
+        + resident_helpers(plan)
+        + resident_rows_helpers(plan)
+    )
     if any(isinstance(s, RankPlan) for s in plan.stages):
         helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from nki_agent.builtin.align import group_size
 from nki_agent.builtin.attention import AttentionPlanner
 from nki_agent.builtin.graph import UnsupportedError
+from nki_agent.builtin.print_products import swap_axes
 from nki_agent.builtin.products import product_dtype
 from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
@@ -22,6 +23,7 @@ from nki_agent.builtin.tile_steps import (
     Iota,
     Kind,
     Load,
+    Size,
     Step,
     Tile,
     step_reads,
@@ -78,6 +80,7 @@ class SmallAttentionPlanner(AttentionPlanner):
             keys=tuple(g[k_id].shape[-1] for g in graphs),
             depth=tuple(g[q_id].shape[-1] for g in graphs),
             value_depth=tuple(g[v_id].shape[-1] for g in graphs),
+            width=self._width(q, k, v, batch[:axis] + batch[axis + 1 :]),
             product=product,
             scores=scores,
             shared=tuple(shared),
@@ -95,6 +98,26 @@ class SmallAttentionPlanner(AttentionPlanner):
             sizes.append((graph[self.out.id].num_elems // queries, max(queries, keys)))
         return max(sizes)[1] <= ROWS_MAX
 
+    def _width(self, q: Access, k: Access, v: Access, outer: Sequence[Size]) -> Size | None:
+        """The elements of a row, if one row of one tensor holds all three of all outer loops."""
+        k = swap_axes(k)
+        width = q.strides[-2]
+        if len(outer) != 1 or len({q.tensor, k.tensor, v.tensor}) > 1:
+            return None
+        for access in (q, k, v):
+            if access.strides[1:-1] != (q.strides[1], width) or set(access.strides[-1]) != {1}:
+                return None
+            for index, graph in enumerate(self.captured.graphs):
+                depth = graph[self.out.inputs[1]].shape[-1]
+                last = (outer[0][index] - 1) * access.strides[0][index]
+                if access.offset[index] + last + depth > width[index]:
+                    return None
+        depths = {
+            g[self.node.inputs[0]].shape[-1] - g[self.out.id].shape[-1]
+            for g in self.captured.graphs
+        }
+        return width if depths == {0} else None
+
 
 def _moved(access: Access, axis: int) -> Access:
     """The axis of the batches of a tile behind the other loops."""
@@ -103,9 +126,7 @@ def _moved(access: Access, axis: int) -> Access:
     return replace(access, strides=(*batch, inner, rows, cols))
 
 
-def _split(
-    levels: Sequence[Sequence[Step]], axis: int
-) -> tuple[list[Load], list[Step]] | None:
+def _split(levels: Sequence[Sequence[Step]], axis: int) -> tuple[list[Load], list[Step]] | None:
     """Operands that all batches of a tile share, and the other steps; None if there is another.
 
     What is shared has a row for each query, but is one for all batches: a vector, to the printer.

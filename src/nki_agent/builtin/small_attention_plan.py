@@ -30,6 +30,8 @@ class SmallAttentionPlan:
     keys: Size
     depth: Size
     value_depth: Size
+    width: Size | None
+    """Elements of a row with queries, keys and values of all outer loops; None if none has."""
     product: Tile
     scores: Tile
     shared: tuple[Load, ...]
