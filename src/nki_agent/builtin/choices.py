@@ -112,12 +112,31 @@ OPTIONS: Mapping[str, tuple[Value, ...]] = {
     "depth_group": (1024, 2048, 4096),
     "transpose_cols": (512, 1024, 2048, 4096),
 }
-"""What a search may put in place of each default, what gains most often first."""
+"""What a search may put in place of each default."""
+
+
+PROVEN: tuple[tuple[str, Value], ...] = (
+    ("short_tiles", True),
+    ("leaving", Leaving.SCALAR),
+    ("attention", False),
+    ("sbuf_share", 0.4),
+    ("col_block", 4096),
+    ("leaving", Leaving.VECTOR),
+    ("sbuf_share", 0.25),
+    ("w_share", 0.0),
+    ("phases", Phases.EVERY),
+    ("rows_each", 1),
+    ("col_block", 1024),
+    ("sbuf_share", 0.6),
+    ("row_group", 512),
+    ("parking", False),
+)
+"""The steps that gained most over the tasks of the benchmark, the largest gain first."""
 
 
 def list_changes(choices: Choices) -> Iterator[tuple[str, Value]]:
     """Every single step from these choices to others."""
-    for name, values in OPTIONS.items():
-        for value in values:
-            if value != getattr(choices, name):
-                yield name, value
+    every = ((name, value) for name, values in OPTIONS.items() for value in values)
+    for name, value in dict.fromkeys((*PROVEN, *every)):
+        if value != getattr(choices, name):
+            yield name, value

@@ -26,12 +26,22 @@ from nki_agent.builtin.align import (
 from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
-from nki_agent.builtin.graph import Op, UnsupportedError, Window
+from nki_agent.builtin.graph import PADDED, Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import ConvolutionPlan, PoolPlan, Span, Stored
 from nki_agent.builtin.stages import Group
-from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile, loaded_dtype
+from nki_agent.builtin.tile_steps import (
+    Access,
+    Kind,
+    Load,
+    Number,
+    Size,
+    Step,
+    Store,
+    Tile,
+    loaded_dtype,
+)
 from nki_agent.builtin.tilings import PAIR, Layers, Tiling, list_tilings, share_taps, tile_ns
 from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
@@ -271,7 +281,13 @@ class WindowPlanner:
             band=min(band, BAND_MAX),
             product=product,
             levels=levels,
+            outside=self._outside(),
         )
+
+    def _outside(self) -> Number | None:
+        if self.node.function != PADDED:
+            return None
+        return tuple(graph[self.node.id].value for graph in self.captured.graphs)
 
     # -- what follows -----------------------------------------------------------------------------
     def _walks(self, source: int, axes: Axes) -> list[Walk]:
@@ -293,7 +309,7 @@ class WindowPlanner:
         lowering.reserve(stored.name for stored in self.buffers.values())
         lowering.reserve(RESERVED)
         name = lowering.name("product" if self.batch else "pooled")
-        is_kept = self.node.function == "maximum"
+        is_kept = self.node.function in ("maximum", PADDED)
         dtype = self.graph[self.node.inputs[0]].dtype if is_kept else DType.FLOAT32
         product = Tile(name=name, kind=Kind.FULL, dtype=dtype, level=last, in_psum=in_psum)
         lowering.bind(self.node.id, product)

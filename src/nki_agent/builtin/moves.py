@@ -57,7 +57,7 @@ def _insert_axis(rules: Rules, x: Ref, axis: int) -> Ref:
     return Ref(rules.builder.permute(added, order))
 
 
-def _pad(rules: Rules, x: Ref, pad: Sequence[int], value: float | None = None) -> Ref:
+def pad_axes(rules: Rules, x: Ref, pad: Sequence[int], value: float | None = None) -> Ref:
     """Axis by axis, the last first; a negative pad cuts off."""
     rank = len(rules.node(x).shape)
     for index in range(len(pad) // PAIR):
@@ -239,7 +239,6 @@ def _bitwise_not(rules: Rules, x: Ref) -> Ref:
 MOVES: dict[str, Callable[..., Any]] = {
     "cat": concat,
     "stack": _stack,
-    "constant_pad_nd": _pad,
     "roll": _roll,
     "flip": _flip,
     "repeat": _repeat,

@@ -135,6 +135,8 @@ class MatmulPlan:
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """The epilogue: steps before all loops, in each batch loop, and for a tile of the result."""
+    has_double_rows: bool = False
+    """Whether one product takes two blocks of the depth: fp8 where the chip can."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
 
@@ -290,6 +292,8 @@ class PoolPlan:
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """What follows, for a tile."""
+    outside: Number | None = None
+    """What lies outside, where it is not the neutral element of the function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,9 @@ from nki_agent.builtin.tile_steps import Access, Kind, Load, Number, Size, Step,
 
 Extent = tuple[str, Size]
 
+ONE_BLOCK, TWO_BLOCKS = "[:size, k,", "[:, k : k + 2,"
+"""How one block of the depth, or two whole ones, are cut out of an operand."""
+
 
 class MatmulPrinter:
     """Prints one MatmulPlan into a function body."""
@@ -299,14 +302,25 @@ class MatmulPrinter:
                 for step in self.plan.levels[self.last]:
                     self._step(step, self.last)
 
-    @classmethod
-    def _accumulate(cls, source: Source, stationary: str, moving: str, *, k_tiles: str) -> None:
+    def _accumulate(self, source: Source, stationary: str, moving: str, *, k_tiles: str) -> None:
         source.add("product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
-        cls._add_up(source, stationary, moving, k_tiles=k_tiles, depth="depth")
+        self._add_up(source, stationary, moving, k_tiles=k_tiles, depth="depth")
 
-    @staticmethod
-    def _add_up(source: Source, stationary: str, moving: str, *, k_tiles: str, depth: str) -> None:
-        with source.block(f"for k in range({k_tiles}):"):
+    def _add_up(
+        self, source: Source, stationary: str, moving: str, *, k_tiles: str, depth: str
+    ) -> None:
+        first = ""
+        if self.plan.has_double_rows:
+            source.note("Two blocks of K at a time in fp8.")
+            source.add(f"pairs = {depth} // (2 * PARTITIONS)")
+            both = [t.replace(ONE_BLOCK, TWO_BLOCKS) for t in (stationary, moving)]
+            with source.block("for k in range(0, 2 * pairs, 2):"):
+                source.add(
+                    f"nisa.nc_matmul(dst=product, stationary={both[0]}, moving={both[1]},"
+                    " perf_mode=nisa.matmul_perf_mode.double_row)"
+                )
+            first = "2 * pairs, "
+        with source.block(f"for k in range({first}{k_tiles}):"):
             source.add(f"size = min(PARTITIONS, {depth} - k * PARTITIONS)")
             source.add(f"nisa.nc_matmul(dst=product, stationary={stationary}, moving={moving})")
 

@@ -15,7 +15,8 @@ LOCALS = frozenset(
     {"rows", "cols", "each", "size", "places", "values", "tile", "data", "held", "sums", "start"}
     | {"numbers", "starts", "added", "one_hot", "is_same", "chosen", "found", "count", "pieces"}
     | {"wanted", "marks", "place", "is_here"}
-    | {"weights", "share"}
+    | {"weights", "share", "high", "low", "high_bits", "low_bits", "high_digits", "low_digits"}
+    | {"whole", "rest", "part"}
     | {"width", "product", "shape", "best_values", "best_places", "elements"}
 )
 """Names of these stages: a tensor that is called so gets another one."""

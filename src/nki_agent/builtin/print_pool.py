@@ -12,7 +12,7 @@ from nki_agent.builtin.print_steps import StepPrinter, layout_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Load, Size, Store
-from nki_agent.builtin.window_text import plus, scaled
+from nki_agent.builtin.window_text import plus, scaled, takes_pairs
 
 NAMES = ("planes", "lines", "columns")
 NEUTRAL = {"maximum": 'float("-inf")', "minimum": 'float("inf")', "add": "0.0", "multiply": "1.0"}
@@ -28,7 +28,7 @@ class PoolPrinter:
         self.scope = scope
         self.names = NAMES[len(NAMES) - len(plan.spans) :]
         self.is_banded = plan.band < max(plan.spans[0].num_out)
-        keeps = plan.function in ("maximum", "minimum")
+        keeps = plan.function in ("maximum", "minimum") or plan.outside is not None
         self.dtype = f"nl.{plan.dtype.value}" if keeps else "nl.float32"
 
     def print(self) -> None:
@@ -104,7 +104,8 @@ class PoolPrinter:
 
     def _load(self, start: str) -> None:
         """The part of the input that the windows cover, and the neutral element around it."""
-        add, fill = self.source.add, NEUTRAL[self.plan.function]
+        add, outside = self.source.add, self.plan.outside
+        fill = NEUTRAL[self.plan.function] if outside is None else self.scope.number(outside)
         insides, sources = [], []
         rank = len(self.names)
         for axis, (name, span) in enumerate(zip(self.names, self.plan.spans, strict=True)):
@@ -140,27 +141,32 @@ class PoolPrinter:
         return span.before > 0 or any((o - 1) * span.stride + reach >= n for n, o in pairs)
 
     def _reduce(self, count: str) -> None:
-        """One axis after the other, the last one first."""
-        add, rank = self.source.add, len(self.names)
+        """One axis after the other: the last one first, or last where runs of it go faster."""
+        add, plan, rank = self.source.add, self.plan, len(self.names)
         tile = "tile"
-        for axis in range(rank - 1, -1, -1):
-            span, name = self.plan.spans[axis], self.names[axis]
-            done = count if axis == 0 else f"out_{name}"
+        has_pairs = takes_pairs(plan)
+        axes = range(rank) if has_pairs else range(rank - 1, -1, -1)
+        done: dict[int, str] = {}
+        for axis in axes:
+            span, name = plan.spans[axis], self.names[axis]
+            result = count if axis == 0 else f"out_{name}"
             if span.kernel == 1 and span.stride == 1:
                 continue
-            before = [f"all_{n}" for n in self.names[:axis]]
-            after = [f"out_{n}" for n in self.names[axis + 1 :]]
-            shape = ["rows", " * ".join(before) or "1", f"all_{name}", " * ".join(after) or "1"]
+            sizes = [done.get(i, f"all_{n}") for i, n in enumerate(self.names)]
+            before, after = sizes[:axis], sizes[axis + 1 :]
+            shape = ["rows", " * ".join(before) or "1", sizes[axis], " * ".join(after) or "1"]
             options = [
                 f"window={span.kernel}",
                 f"step={span.stride}",
-                f"count={done}",
-                f"op=nl.{self.plan.function}",
+                f"count={result}",
+                f"op=nl.{plan.function}",
                 f"dtype={self.dtype}",
             ]
             if span.dilation != 1:
                 options.append(f"dilation={span.dilation}")
-            add(f"pooled = pool_axis({tile}.reshape(({', '.join(shape)})), {', '.join(options)})")
-            tile = "pooled"
+            is_paired = has_pairs and axis < rank - 1 and span.kernel > 1
+            function = "pool_pairs" if is_paired else "pool_axis"
+            add(f"pooled = {function}({tile}.reshape(({', '.join(shape)})), {', '.join(options)})")
+            tile, done[axis] = "pooled", result
         if tile == "tile":
             add("pooled = tile")

@@ -34,6 +34,7 @@ from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_bags import BagPrinter
 from nki_agent.builtin.print_chain import ChainPrinter, chain_helpers
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
+from nki_agent.builtin.print_counts import CountPrinter, counts_alone
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
 from nki_agent.builtin.print_matmul import MatmulPrinter
@@ -197,7 +198,7 @@ def _constants(plan: Plan, source: Source) -> None:
 def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
-        return stage.is_one_hot or stage.function == "mark_cols"
+        return stage.is_one_hot or counts_alone(stage) or stage.function == "mark_cols"
     if isinstance(stage, RowsPlan) and stage.has_middle:
         return False
     if isinstance(stage, RowsPlan | RankPlan | TransposePlan):
@@ -292,6 +293,8 @@ def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter]:
 
 def _by_index(stage: ByIndexPlan, source: Source, scope: Scope) -> None:
     match stage:
+        case PickPlan() if counts_alone(stage):
+            CountPrinter(stage, source, scope).print()
         case PickPlan():
             PickPrinter(stage, source, scope).print()
         case RankPlan():

@@ -48,6 +48,8 @@ AxisGroup = tuple[int, ...]
 TRANSPOSE_SHORT = 128
 """Rows of a stored transpose up to this length are stored several at a time."""
 MATRIX_RANK = 2
+GEN3 = 3
+FP8 = (DType.FLOAT8_E4M3, DType.FLOAT8_E5M2, DType.FLOAT8_E4M3FN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class MatmulPlanner:
             w_banks=choices.w_banks,
             product=product,
             levels=levels,
+            has_double_rows=dtype in FP8 and self.chip.generation >= GEN3,
             is_step=bool(self.group.loop),
         )
 

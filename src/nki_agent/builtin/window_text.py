@@ -6,6 +6,7 @@ Law: what is 0 or a factor of 1 is not written.
 from __future__ import annotations
 
 from nki_agent.builtin.plan import ConvolutionPlan, Plan, PoolPlan, Span
+from nki_agent.isa.dtype import DType
 
 INSIDE = '''def inside(first, step, count, size):
     """Which of the `count` positions first, first + step, ... lie in 0..size: from, to."""
@@ -53,6 +54,21 @@ POOL_AXIS = '''def pool_axis(tile, *, window, step, count, op, dtype, dilation=1
     nisa.tensor_reduce(dst=pooled, op=op, data=windows, axis=4)
     return pooled
 '''
+POOL_PAIRS = '''def pool_pairs(tile, *, window, step, count, op, dtype, dilation=1):
+    """As pool_axis, one element of all windows at a time: 16-bit runs go at full speed."""
+    rows, before, _, after = tile.shape
+    pooled = nl.ndarray((rows, before, count, after), dtype=dtype, buffer=nl.sbuf)
+    reach = (count - 1) * step + 1
+    for w in range(1, window):
+        start = w * dilation
+        nisa.tensor_tensor(
+            dst=pooled,
+            data1=tile[:, :, :reach:step, :] if w == 1 else pooled,
+            data2=tile[:, :, start : start + reach : step, :],
+            op=op,
+        )
+    return pooled
+'''
 PLANES, LINES, COLUMNS = range(3)
 
 
@@ -63,7 +79,15 @@ def window_helpers(plan: Plan) -> list[str]:
     found = [INSIDE] if stages or pools else []
     found += [LOAD_MOVED] if stages else []
     found += [LIST_STEPS] if any(s.is_transposed for s in stages) else []
-    return found + ([POOL_AXIS] if pools else [])
+    pairs = any(isinstance(s, PoolPlan) and takes_pairs(s) for s in plan.stages)
+    return found + [POOL_AXIS] * pools + [POOL_PAIRS] * pairs
+
+
+def takes_pairs(plan: PoolPlan) -> bool:
+    """Whether windows are reduced pair by pair but along the last axis: exact in 16 bits."""
+    is_exact = plan.function in ("maximum", "minimum")
+    is_wide = any(span.kernel > 1 for span in plan.spans[:-1])
+    return is_exact and is_wide and plan.dtype in (DType.BFLOAT16, DType.FLOAT16)
 
 
 def is_inside(span: Span) -> bool:

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from nki_agent.builtin.graph import Node, Op, Shape, UnsupportedError, Window, contiguous_strides
-from nki_agent.builtin.moves import cut
+from nki_agent.builtin.graph import (
+    PADDED,
+    Node,
+    Op,
+    Shape,
+    UnsupportedError,
+    Window,
+    contiguous_strides,
+)
+from nki_agent.builtin.moves import cut, pad_axes
 from nki_agent.builtin.norms import along_channels
 from nki_agent.builtin.rules import Ref, Rules
 from nki_agent.builtin.spread import Taps, spread_pixels, turn_weight
@@ -163,6 +172,12 @@ def _without_pad(rules: Rules, x: Ref) -> tuple[Ref, Shape, Shape]:
     rank = len(rules.node(x).shape)
     before, after = [0] * rank, [0] * rank
     node = rules.node(x)
+    if node.op is Op.POOL and node.function == PADDED and node.value == 0.0:
+        assert node.window is not None
+        inner = rules.node(Ref(node.inputs[0]))
+        sizes = zip(node.shape[IMAGE_AXES:], inner.shape[IMAGE_AXES:], strict=True)
+        ends = [whole - n - b for (whole, n), b in zip(sizes, node.window.before, strict=True)]
+        return Ref(inner.id), node.window.before, tuple(ends)
     while (found := _padded(rules, node)) is not None:
         inner, axis, first = found
         before[axis] += first
@@ -277,6 +292,34 @@ def _pool(rules: Rules, function: str, x: Ref, window: Window, *, ceil_mode: boo
     return Ref(rules.builder.windowed(Op.POOL, function, (x.id,), shape, window))
 
 
+def _pad(rules: Rules, x: Ref, pad: Sequence[int], value: float | None = None) -> Ref:
+    """Images in one pass, anything else axis by axis."""
+    return _pad_images(rules, x, pad, value or 0.0) or pad_axes(rules, x, pad, value)
+
+
+def _pad_images(rules: Rules, x: Ref, pad: Sequence[int], value: float) -> Ref | None:
+    """A pool of single elements whose outside is this number; None where no image is padded."""
+    node = rules.node(x)
+    rank = len(node.shape) - IMAGE_AXES
+    ends = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)][::-1]
+    if rank not in (2, 3) or len(ends) > rank or not node.dtype.is_float:
+        return None
+    ends = [(0, 0)] * (rank - len(ends)) + ends
+    if sum(any(both) for both in ends) <= 1 or min(min(both) for both in ends) < 0:
+        return None
+    x = _stored(rules, x)
+    ones = (1,) * rank
+    window = Window(
+        kernel=ones, stride=ones, dilation=ones, before=tuple(before for before, _ in ends)
+    )
+    sizes = node.shape[IMAGE_AXES:]
+    pixels = [n + sum(both) for n, both in zip(sizes, ends, strict=True)]
+    shape = (*node.shape[:IMAGE_AXES], *pixels)
+    made = rules.builder.windowed(Op.POOL, PADDED, (x.id,), shape, window)
+    rules.builder.nodes[made] = replace(rules.builder.nodes[made], value=value)
+    return Ref(made)
+
+
 # -- more pixels ----------------------------------------------------------------------------------
 
 
@@ -300,6 +343,7 @@ def _upsample_nearest(rules: Rules, x: Ref, output_size: Sequence[int], *_: obje
 
 
 WINDOWS: dict[str, Callable[..., Any]] = {
+    "constant_pad_nd": _pad,
     "convolution": _convolution,
     **{f"max_pool{n}d_with_indices": _max_pool for n in (2, 3)},
     **{f"avg_pool{n}d": _avg_pool for n in (1, 2, 3)},

@@ -34,7 +34,6 @@ from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.inputs import (
     COUNT_MAX,
     JSON_HELP,
-    SURFACE_HELP,
     TARGET_HELP,
     UNSANDBOXED_HELP,
     WORKERS_MAX,
@@ -46,6 +45,7 @@ from nki_agent.cli.inputs import (
 from nki_agent.cli.outcome import paint_stage
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.cli.spending import Spending, require_price, takes_spending
+from nki_agent.cli.writing_in import WritingIn, takes_writing_in
 from nki_agent.evals.attempts import AttemptLog
 from nki_agent.evals.config import EvalConfig, TaskRef, Versions
 from nki_agent.evals.episode import describe_attempt
@@ -92,6 +92,7 @@ class Machine:
 @takes_search
 @takes_ablation
 @takes_spending
+@takes_writing_in
 def run(
     *,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = BUILTIN_MODEL,
@@ -103,7 +104,7 @@ def run(
     turns: Turns = None,
     ablating: Ablating,
     archive: Annotated[Path | None, typer.Option(metavar="DIR", help=ARCHIVE_HELP)] = None,
-    surface: Annotated[Surface, typer.Option(help=SURFACE_HELP)] = Surface.NKI,
+    writing_in: WritingIn,
     samples: Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="Attempts for each task.")] = 1,
     perf: Annotated[bool, typer.Option("--perf", help="Try right kernels at perf shapes.")] = False,
     seed: Seed = None,
@@ -125,7 +126,7 @@ def run(
     def begin() -> ExitCode:
         search, asked = searching.resolve(turns, model=model, mode=mode)
         kept = None if archive is None else read_archive(archive)
-        chosen = _open_suite(suite, model, surface, machine)
+        chosen = _open_suite(suite, model, writing_in.resolve(), machine)
         config = EvalConfig(
             versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
@@ -134,9 +135,9 @@ def run(
             mode=mode,
             targets=read_targets(target),
             samples=samples,
-            surface=surface,
-            limits=spending.make_limits(asked, mode=mode, surface=surface),
-            level_turns=choose_level_turns(asked, mode=mode, surface=surface),
+            surface=writing_in.surface,
+            limits=spending.make_limits(asked, mode=mode, surface=writing_in.surface),
+            level_turns=choose_level_turns(asked, mode=mode, surface=writing_in.surface),
             perf=perf,
             seed=choose_seed(seed, model),
             allow_unsandboxed=allow_unsandboxed,
