@@ -21,12 +21,11 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
 )
 from nki_agent.builtin.in_place import find_in_place, make_name
+from nki_agent.builtin.loop_stages import keep_loops, plan_loop
 from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import plan_transpose
-from nki_agent.builtin.resident import find_resident, plan_resident
-from nki_agent.builtin.resident_rows import find_row_loop, plan_row_loop
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
@@ -58,7 +57,7 @@ def plan_kernel(
     _require_small(captured.graph)
     captured = _without_softmax(captured, chip, choices)
     captured, chains = turn_chains(captured, chip)
-    groups = _keep_loops(captured, divide(captured.graphs, chains), chip)
+    groups = keep_loops(captured, divide(captured.graphs, chains), chip)
     outputs = _stored(captured.graph, groups)
     taken = {*result_names, *(a.name for a in arguments)}
     new = {name: make_name(f"new_{name}", taken) for name in updates}
@@ -122,18 +121,6 @@ def _without_softmax(captured: Captured, chip: ChipSpec, choices: Choices) -> Ca
     found = find_attention(captured.graph) if choices.attention else []
     keep = frozenset(a.softmax for a in found if fits(captured, a, chip))
     return Captured(tuple(expand_softmax(graph, keep) for graph in captured.graphs))
-
-
-def _keep_loops(captured: Captured, groups: list[Group], chip: ChipSpec) -> list[Group]:
-    """Make each loop over time whose state can stay in SBUF one stage."""
-    found = list(groups)
-    for loop in dict.fromkeys(group.loop for group in groups if group.loop):
-        own = [group for group in found if group.loop == loop]
-        nodes = tuple(sorted(node for group in own for node in group.nodes))
-        if find_resident(captured, nodes, chip) or find_row_loop(captured, nodes, chip):
-            found[found.index(own[0])] = Group(StageKind.RESIDENT, nodes)
-            found = [group for group in found if group not in own]
-    return found
 
 
 def _loops(captured: Captured, groups: list[Group]) -> tuple[LoopSpan, ...]:
@@ -307,5 +294,4 @@ def _plan_stage(
         case StageKind.PICK:
             return plan_pick(captured, group, buffers=names, chip=chip)
         case StageKind.RESIDENT:
-            loop = plan_row_loop(captured, group.nodes, buffers=names, outputs=outputs, chip=chip)
-            return loop or plan_resident(captured, group.nodes, buffers=names, chip=chip)
+            return plan_loop(captured, group, buffers=names, outputs=outputs, chip=chip)

@@ -302,6 +302,15 @@ class Step:
         """Levels of steps, the one before the loop among them."""
         return 1 + max(1, *(p.level for p in self.parts.values()))
 
+    def share(self, chip: ChipSpec) -> float:
+        """How much of SBUF that weights may take its own take, at the shape set with the most."""
+        found = []
+        for graph, features in zip(self.captured.graphs, self.features, strict=True):
+            blocks = -(-features // chip.partitions)
+            cols = sum(graph[p.weight].shape[-1] + blocks for p in self.products.values())
+            found.append(blocks * cols * DType.FLOAT32.itemsize)
+        return max(found) / (chip.sbuf_usable_partition_bytes * WEIGHTS_SHARE)
+
     def graphs(self) -> Captured:
         """One step at each shape set."""
         return Captured(tuple(Graph(tuple(b.nodes), (), ()) for b in self.builders))
@@ -313,15 +322,9 @@ def find_resident(captured: Captured, nodes: Sequence[int], chip: ChipSpec) -> S
         step = Step(captured, nodes)
     except NotResidentError:
         return None
-    room = chip.sbuf_usable_partition_bytes * WEIGHTS_SHARE
-    for index, features in enumerate(step.features):
-        blocks = -(-features // chip.partitions)
-        cols = sum(captured.graphs[index][p.weight].shape[-1] for p in step.products.values())
-        if blocks * (cols + blocks) * DType.FLOAT32.itemsize > room:
-            return None
-        if blocks > chip.psum_bank_bytes // DType.FLOAT32.itemsize // 2:
-            return None
-    return step
+    bank = chip.psum_bank_bytes // DType.FLOAT32.itemsize
+    is_small = all(-(-n // chip.partitions) * 2 <= bank for n in step.features)
+    return step if is_small and step.share(chip) <= 1 else None
 
 
 class ResidentPlanner:
@@ -551,8 +554,15 @@ class ResidentPlanner:
 
 
 def plan_resident(
-    captured: Captured, nodes: Sequence[int], *, buffers: Mapping[int, Stored], chip: ChipSpec
-) -> ResidentPlan:
-    """Plan a loop that `find_resident` found."""
+    captured: Captured,
+    nodes: Sequence[int],
+    *,
+    buffers: Mapping[int, Stored],
+    chip: ChipSpec,
+    taken: Mapping[str, int],
+) -> tuple[ResidentPlan, Mapping[str, int]]:
+    """Plan a loop that `find_resident` found, and say which names are taken then."""
     step = Step(captured, nodes)
-    return ResidentPlanner(captured, step, buffers=buffers, chip=chip).plan(nodes)
+    planner = ResidentPlanner(captured, step, buffers=buffers, chip=chip)
+    planner.lowering.go_on(taken)
+    return planner.plan(nodes), planner.lowering.taken_names
