@@ -138,3 +138,27 @@ def test_rows_that_go_their_own_ways_keep_their_state(
     text = write_kernel(task, Target.TRN2)
     assert "_all_steps(" in text
     assert "for time in" not in text
+
+
+LAYERS = {
+    "of both directions": ("run(x, h, w) + run(x.flip(1), h, w.T).flip(1)", 1),
+    "of two layers": ("run(run(x, h, w), h, w.T)", 2),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_loops_run_together_unless_one_needs_the_other(
+    name: str, make_task: MakeTask, solve: Solve
+) -> None:
+    body, count = LAYERS[name]
+    task = make_task(
+        f"{HEAD}\n\ndef run(x, h, w):\n    outs = []\n    for now in x.unbind(1):\n"
+        "        h = torch.tanh(now + h @ w)\n        outs.append(h)\n"
+        f"    return torch.stack(outs, 1)\n\n\ndef reference(x, h, w):\n    return {body}\n\n\n"
+        "def inputs():\n    return [torch.randn(3, 9, 24), torch.randn(3, 24),"
+        " torch.randn(24, 24) / 8]\n"
+    )
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    kernel = write_kernel(task, Target.TRN2).partition("def kernel(")[2]
+    assert kernel.count("_all_steps(") == count
