@@ -40,6 +40,7 @@ from nki_agent.builtin.tile_steps import (
     Size,
     Step,
     Tile,
+    step_writes,
 )
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -166,7 +167,7 @@ class AttentionPlanner(MatmulPlanner):
                 scale = (1.0,) * len(graphs)
             case _:
                 pass
-        if scale is None or not hides or first.dst != scores:
+        if scale is None or not hides or step_writes(first) != (scores,):
             return None
         levels[-1] = rest
         return scale

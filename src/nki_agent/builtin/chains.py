@@ -7,6 +7,7 @@ lies between never leaves the chip. Nodes are rewritten only where nobody else r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -317,6 +318,7 @@ class ChainPlanner(AttentionPlanner):
             estimate=estimate,
             floor_ns=0.0,
             names=lowering.taken_names,
+            num_tiles=max(self._num_blocks(graph, bank) for graph in self.captured.graphs),
             has_phases=choices.phases is not Phases.NONE,
             may_park=choices.parking,
             phases=choices.phases,
@@ -345,6 +347,11 @@ class ChainPlanner(AttentionPlanner):
             cuts=paced.cuts,
             ahead=_keys_ahead(levels[-1], weights),
         )
+
+    def _num_blocks(self, graph: Graph, bank: int) -> int:
+        """Blocks of keys for each group of queries, of all batches."""
+        *batch, keys, queries = graph[self.node.id].shape
+        return math.prod(batch) * -(-keys // self.chip.partitions) * -(-queries // bank)
 
 
 def plan_both(

@@ -73,8 +73,7 @@ ELEMENTWISE = frozenset({Op.UNARY, Op.BINARY, Op.WHERE})
 ROWWISE = ELEMENTWISE | {Op.REDUCE, Op.SCAN, Op.LANES}
 SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA, Op.STATE})
 """What no stage computes."""
-PADDED = "pad"
-"""The function of a POOL of single elements: outside is its `value`."""
+PADDED = "pad"  # the function of a POOL of single elements; outside is its `value`
 WINDOWED = frozenset({Op.CONVOLUTION, Op.POOL})
 """What reads the last axes through a window that moves along them."""
 PRODUCTS = WINDOWED | {Op.MATMUL}

@@ -26,8 +26,8 @@ from nki_agent.builtin.tile_steps import (
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine
 
-TILES_FOLLOWED = 10
-"""Tiles that are issued one after the other; the pace is taken from the later half of them."""
+TILES_MAX = 24
+"""Tiles that are followed one after the other; more of them show nothing new."""
 GAIN_MIN = 0.02
 """Part of the time by which another plan must be shorter."""
 PARKED_MAX = 3
@@ -52,6 +52,7 @@ class Pacer:
     """Time that DMA needs for a tile."""
     names: Mapping[str, int]
     """Names of tiles that are taken, and how often."""
+    num_tiles: int
     has_phases: bool
     """Whether steps may be issued behind those of the next tile."""
     may_park: bool = True
@@ -63,14 +64,15 @@ class Pacer:
         if not self.may_park:
             return best
         for _ in range(PARKED_MAX):
-            found = best
+            found: tuple[Paced, Tile] | None = None
             for tile in self._candidates(best.steps):
                 tried = self._try([_park(step, tile) for step in steps])
-                if self._fits(tried) and tried.tile_ns < found.tile_ns * (1 - GAIN_MIN):
-                    found, parked = tried, tile
-            if found is best:
+                limit = (best if found is None else found[0]).tile_ns * (1 - GAIN_MIN)
+                if self._fits(tried) and tried.tile_ns < limit:
+                    found = tried, tile
+            if found is None:
                 return best
-            best, steps = found, [_park(step, parked) for step in steps]
+            best, steps = found[0], [_park(step, found[1]) for step in steps]
         return best
 
     def _try(self, steps: Sequence[Step]) -> Paced:
@@ -81,18 +83,26 @@ class Pacer:
         if self.has_phases:
             cuts = find_cuts(spread, self.estimate, Phases.EVERY)
             if self.phases is Phases.NEEDED:
-                cuts = self._prune(spread, cuts)
+                cuts = self._shortest(spread, cuts)
         return Paced(steps=tuple(spread), cuts=cuts, tile_ns=self._tile_ns(spread, cuts))
 
+    def _shortest(self, steps: Sequence[Step], every: tuple[int, ...]) -> tuple[int, ...]:
+        """The cuts that are fastest, of all, every other one and those that are needed."""
+        needed = find_cuts(steps, self.estimate, Phases.NEEDED)
+        starts = dict.fromkeys((every, every[::2], every[1::2], needed))
+        found = [self._prune(steps, cuts) for cuts in starts]
+        return min(found, key=lambda cuts: self._tile_ns(steps, cuts))
+
     def _prune(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> tuple[int, ...]:
-        """The fewest cuts that are as fast as all of them, the last kept longest."""
-        if self._sbuf_bytes(steps, cuts) > self.estimate.chip.sbuf_usable_partition_bytes:
-            cuts = find_cuts(steps, self.estimate, Phases.NEEDED)
+        """The fewest cuts that are as fast as all of them, or as all that there is room for."""
+        while cuts and not self._has_room(steps, cuts):
+            fewer = [tuple(c for c in cuts if c != cut) for cut in cuts]
+            cuts = min(fewer, key=lambda kept: self._tile_ns(steps, kept))
         limit = self._tile_ns(steps, cuts) * (1 + GAIN_MIN)
         for cut in cuts:
-            fewer = tuple(c for c in cuts if c != cut)
-            if self._tile_ns(steps, fewer) <= limit:
-                cuts = fewer
+            fewer_still = tuple(c for c in cuts if c != cut)
+            if self._has_room(steps, fewer_still) and self._tile_ns(steps, fewer_still) <= limit:
+                cuts = fewer_still
         return cuts
 
     # -- memory -----------------------------------------------------------------------------------
@@ -107,21 +117,35 @@ class Pacer:
     def _tile_bytes(self, tile: Tile) -> int:
         return (self.estimate.cols if tile.is_wide else 1) * tile.dtype.itemsize
 
+    def _has_room(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> bool:
+        """Whether SBUF and PSUM hold the tiles of all phases under way."""
+        chip = self.estimate.chip
+        fits = self._sbuf_bytes(steps, cuts) <= chip.sbuf_usable_partition_bytes
+        return fits and self._psum_banks(steps, cuts) <= chip.psum_banks
+
+    def _psum_banks(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> int:
+        """What parked tiles need: those of one turn that live together, and one for each phase."""
+        parked = {tile: n for tile, n in _spans(steps, cuts).items() if tile.in_psum}
+        most = 0
+        lives = {tile: _life(steps, tile) for tile in parked}
+        for index in range(len(steps) if parked else 0):
+            alive = [tile for tile, life in lives.items() if index in life]
+            most = max(most, sum(self._banks_of(tile) for tile in alive))
+        return most + sum(span * self._banks_of(tile) for tile, span in parked.items())
+
+    def _banks_of(self, tile: Tile) -> int:
+        return -(-self._tile_bytes(tile) // self.estimate.chip.psum_bank_bytes)
+
     def _fits(self, paced: Paced) -> bool:
         """Whether PSUM holds what is parked there, and nothing reaches for it that cannot."""
-        needed = 0
-        for tile, span in _spans(paced.steps, paced.cuts).items():
-            if tile.in_psum:
-                banks = -(-self._tile_bytes(tile) // self.estimate.chip.psum_bank_bytes)
-                needed += (span + 1) * banks
-        reach = {Engine.VECTOR, Engine.SCALAR}
         users = {
             self.estimate.engine(step)
             for step in paced.steps
             for tile in (*step_writes(step), *step_reads(step))
             if tile.in_psum
         }
-        return needed <= self.estimate.chip.psum_banks and users <= reach
+        is_reached = users <= {Engine.VECTOR, Engine.SCALAR}
+        return is_reached and (not users or self._has_room(paced.steps, paced.cuts))
 
     def _candidates(self, steps: Sequence[Step]) -> list[Tile]:
         """Tiles that two engines pass on, whose readers then read one operand from SBUF alone."""
@@ -145,29 +169,48 @@ class Pacer:
 
     # -- time -------------------------------------------------------------------------------------
     def _tile_ns(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> float:
-        """The time between one tile and the next, once all phases are under way."""
+        """The time of all tiles, those that are followed, as a share of each."""
         bounds = [0, *cuts, len(steps)]
         phases = [range(a, b) for a, b in pairwise(bounds)]
         costs = [self._cost(step) for step in steps]
         free: dict[Engine, float] = {}
         ready: dict[tuple[str, int], float] = {}
-        ends: list[float] = []
-        for turn in range(TILES_FOLLOWED + len(phases)):
+        read: dict[tuple[str, int], float] = {}
+        held = self._psum_slots(steps, cuts)
+        last, count = 0.0, min(self.num_tiles, TILES_MAX)
+        for turn in range(count + len(phases) - 1):
             for behind, indices in enumerate(phases):
-                for index in indices if turn >= behind else ():
+                number = turn - behind
+                for index in indices if 0 <= number < count else ():
                     step, (engine, interval, latency) = steps[index], costs[index]
-                    number = turn - behind
+                    if engine is Engine.DMA:
+                        arrival = (number + 1) * self.floor_ns
+                        ready |= {(tile.name, number): arrival for tile in step_writes(step)}
+                        continue
                     start = max(
                         free.get(engine, 0.0),
                         *(ready.get((tile.name, number), 0.0) for tile in step_reads(step)),
+                        *(
+                            read.get((tile.name, number - held[tile.name]), 0.0)
+                            for tile in step_writes(step)
+                            if tile.in_psum
+                        ),
                         0.0,
                     )
+                    for tile in step_reads(step):
+                        read[tile.name, number] = start + interval
                     free[engine] = start + interval
                     for tile in step_writes(step):
                         ready[tile.name, number] = start + latency
-            ends.append(max(free.values(), default=0.0))
-        half = len(ends) // 2
-        return max(self.floor_ns, (ends[-1] - ends[half]) / (len(ends) - 1 - half))
+                    last = max(last, start + latency)
+        return max(self.floor_ns, last / max(count, 1))
+
+    def _psum_slots(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> dict[str, int]:
+        """How many turns a parked tile is written ahead of its last reader."""
+        needed = self._psum_banks(steps, cuts)
+        parked = {tile: span for tile, span in _spans(steps, cuts).items() if tile.in_psum}
+        more = max(0, self.estimate.chip.psum_banks - needed) // max(1, needed)
+        return {tile.name: span + 1 + more for tile, span in parked.items()}
 
     def _cost(self, step: Step) -> tuple[Engine, float, float]:
         engine = self.estimate.engine(step)
@@ -189,6 +232,12 @@ def _spans(steps: Sequence[Step], cuts: tuple[int, ...]) -> dict[Tile, int]:
             if tile in first:
                 last[tile] = phase_of[index]
     return {tile: last[tile] - first[tile] for tile in first}
+
+
+def _life(steps: Sequence[Step], tile: Tile) -> range:
+    """The steps from the one that makes a tile to the last that reads it."""
+    used = [i for i, s in enumerate(steps) if tile in step_writes(s) or tile in step_reads(s)]
+    return range(used[0], used[-1] + 1)
 
 
 def _park(step: Step, tile: Tile) -> Step:

@@ -260,8 +260,9 @@ class RowsPrinter:
                 self.steps.print(step, level)
 
     def _is_periodic(self, step: Load | Store) -> bool:
-        is_row = isinstance(step, Load) and step.dst.kind is Kind.ROW
-        return self.plan.period is not None and is_row and step.dst.level < self.row_level
+        if self.plan.period is None or not isinstance(step, Load):
+            return False
+        return step.dst.kind is Kind.ROW and step.dst.level < self.row_level
 
     def _load_period(self, step: Load) -> None:
         """One column for each row of a period, as often as a tile has periods."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,14 @@ class Space:
     def outer(self) -> tuple[tuple[int, ...], ...]:
         """Groups that become loops around everything."""
         return self.groups[:-1] if self.is_flat else self.groups[:-2]
+
+    def num_tiles(self, width: int, each: int, lanes: int) -> int:
+        """Tiles of so many columns, with so many rows in each partition."""
+        found = [max(group_size(group, self.sizes)) for group in self.groups]
+        if self.is_flat:
+            return math.prod(found[:-1]) * -(-found[-1] // (lanes * width))
+        rows = -(-found[-2] // (lanes * each))
+        return math.prod(found[:-2]) * rows * -(-found[-1] * each // width)
 
     @property
     def is_one_row(self) -> bool:
@@ -69,11 +78,11 @@ class Space:
 
 
 def with_period(
-    space: Space, moving: Iterable[frozenset[int]], walks: Sequence[Sequence[Walk]], lanes: int
+    space: Space, made: Iterable[frozenset[int]], tensors: Sequence[Sequence[Walk]], lanes: int
 ) -> Space | None:
     """Put two axes of few elements on the partitions together, as channels of several images.
 
-    `moving` are the axes of all values, `walks` those of tensors along both. None where the inner
+    `made` are the axes of values, `tensors` how those in HBM are walked. None where the inner
     axis fills most partitions, or where a value depends on one of the two and on columns.
     """
     if space.is_flat or len(space.groups) <= PAIR or space.has_total or space.has_middle:
@@ -82,11 +91,13 @@ def with_period(
     size, count = (max(group_size(group, space.sizes)) for group in (period, repeats))
     if PAIR * size > lanes or count == 1:
         return None
-    for axes in moving:
+    for axes in (*made, *(moving_axes(walks, space.sizes) for walks in tensors)):
         inner, both = axes & set(period), axes & {*period, *repeats}
         if both and not ((axes & set(repeats) and inner) or axes <= set(period)):
             return None
-    if not joins(repeats, period[0], space.sizes, walks):
+    along = [walks for walks in tensors if moving_axes(walks, space.sizes) & set(repeats)]
+    by_set = [[walks[i] for walks in along] for i in range(len(space.sizes))]
+    if not joins(repeats, period[0], space.sizes, by_set):
         return None
     groups = (*outer, (*repeats, *period), cols)
     return replace(space, groups=groups, period=period)

@@ -7,7 +7,6 @@ is loaded once, before it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -124,7 +123,6 @@ class RowsPlanner:
                 )
         return found
 
-    # -- the iteration space ----------------------------------------------------------------------
     def _walks(self, source: int, axes: Axes) -> list[Walk]:
         return [
             walk_of(graph, source, axes, found)
@@ -184,7 +182,6 @@ class RowsPlanner:
             self.graph[n] for n in self.group.nodes if self.graph[n].op in (Op.REDUCE, Op.SCAN)
         )
 
-    # -- steps ------------------------------------------------------------------------------------
     def plan(self, choices: Choices) -> RowsPlan:
         """Plan the stage.
 
@@ -220,20 +217,14 @@ class RowsPlanner:
 
     def _with_period(self, space: Space) -> Space:
         """Several short outer rows in one tile, where no loop over time or total forbids it."""
-        if self.group.loop or self.fold is not None:
+        if self.group.loop or self.fold is not None or space.is_flat:
             return space
-        operands = [s for s in self.operands if self.graph.base(s).op is not Op.IOTA]
-        if len(operands) < len(self.operands):
+        if any(self.graph.base(s).op is Op.IOTA for s in self.operands):
             return space  # a number by position is no column
-        walks = [self._walks(s, self.operands[s]) for s in operands]
+        walks = [self._walks(s, axes) for s, axes in self.operands.items()]
         walks += [self._output_walks(node) for node in self.outputs]
-        moving = [moving_axes(walk, space.sizes) for walk in walks]
-        moving += [varying(self.alignments, node) for node in self.group.nodes]
-        base = self.by_memory if self.by_memory is not None and not space.is_flat else space
-        repeats = set(base.groups[-3]) if len(base.groups) > 2 else set()  # noqa: PLR2004
-        both = [w for w, axes in zip(walks, moving, strict=False) if axes & repeats]
-        by_set = [[walk[i] for walk in both] for i in range(len(space.sizes))]
-        return with_period(base, moving, by_set, self.chip.partitions) or space
+        made = [varying(self.alignments, node) for node in self.group.nodes]
+        return with_period(self.by_memory or space, made, walks, self.chip.partitions) or space
 
     def _plan_blocks(self, space: Space, room: int) -> RowsPlan:
         """Blocks of columns that fit, or whole rows where columns depend on each other."""
@@ -474,7 +465,7 @@ class RowsPlanner:
         )
         # Functions of phases do not know which rows and columns they are given.
         by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in steps)
-        num_tiles = self._num_tiles(space, width, each or 1)
+        num_tiles = space.num_tiles(width, each or 1, self.chip.partitions)
         if self.fold is not None:
             num_tiles = max(group_size(space.outer[-1], space.sizes))
         has_phases = not (
@@ -488,26 +479,19 @@ class RowsPlanner:
             estimate=estimate,
             floor_ns=moved / self.chip.dma_bytes_per_ns,
             names=names,
+            num_tiles=num_tiles,
             has_phases=has_phases,
             may_park=self.choices.parking and self.fold is None,
             phases=self.choices.phases,
         ).pace(steps)
         return list(paced.steps), paced.cuts
 
-    def _num_tiles(self, space: Space, width: int, each: int) -> int:
-        sizes = [max(group_size(g, space.sizes)) for g in space.groups]
-        if space.is_flat:
-            tiles = -(-sizes[-1] // (self.chip.partitions * width))
-            return math.prod(sizes[:-1]) * tiles
-        rows = -(-sizes[-2] // (self.chip.partitions * each))
-        return math.prod(sizes[:-2]) * rows * -(-sizes[-1] * each // width)
-
     def _access(self, space: Space, tensor: str, walks: Sequence[Walk]) -> Access:
         strides = tuple(group_stride(group, walks, space.sizes) for group in space.groups)
         return Access(tensor=tensor, strides=strides, offset=tuple(w.offset for w in walks))
 
     def _begin(self, row_parts: Mapping[Access, RowPart]) -> None:
-        """Nothing is loaded or stored yet; these accesses are cut out of whole rows."""
+        """Nothing is loaded yet; these accesses are cut out of whole rows."""
         self._row_parts = row_parts
         self._kept_rows: dict[Access, Tile] = {}
         self.after: list[Store] = []
