@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from nki_agent.builtin.choices import Choices, Phases, Value, list_changes
+from nki_agent.builtin.choices import PROVEN, Choices, Phases, Value, list_changes
 from nki_agent.builtin.search import Course, Result, Search, SearchBudget, describe_course
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
@@ -100,7 +100,7 @@ def test_search_tries_no_kernel_twice_and_is_the_same_each_time() -> None:
 
 
 def test_draft_that_does_not_run_is_passed_over() -> None:
-    source = write(Choices().but({"phases": Phases.NONE}))
+    source = write(Choices().but(dict(PROVEN[:1])))
     results = {
         write(Choices()): Result(latency_us=9.0, verdicts=(True,)),
         source: Result(latency_us=None, limit="NK205 SBUF is full"),

@@ -178,3 +178,16 @@ def test_missing_baseline_says_what_the_frozen_one_is_of() -> None:
     other = Suite(name=suite.name, version=suite.version, tasks=suite.tasks[:3])
     assert other.hash[:12] in explain_no_baseline(other)
     assert "`make baseline`" in explain_no_baseline(other)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "words"),
+    [("neuronxcc.nki", "arrives in a later version"), ("cuda", "no dialect `cuda`")],
+)
+def test_dialect_that_is_not_written_leaves_no_run(
+    tmp_path: Path, dialect: str, words: str
+) -> None:
+    called = run(tmp_path / "runs", "--dialect", dialect)
+    assert called.code == 2
+    assert words in called.err
+    assert not (tmp_path / "runs").exists()

@@ -14,6 +14,8 @@ from typing import Protocol
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Access, Load, Step, Store, Tile, step_reads, step_writes
 
+PAIR = 2
+
 
 class Printer(Protocol):
     """What prints the steps of a phase."""
@@ -192,10 +194,17 @@ class Phases:
         return text if last else f"before_{index + 2}.append({text})"
 
     def drain(self, source: Source) -> None:
-        """After all loops: the tiles that still wait."""
-        for index in range(1, len(self._phases)):
-            with source.block(f"for state in before_{index + 1}:"):
-                source.add(self._run(index, "state"))
+        """After all loops: the tiles that still wait, one phase on at each turn."""
+        count = len(self._phases)
+        if count == PAIR:
+            with source.block("for state in before_2:"):
+                source.add(self._run(1, "state"))
+            return
+        with source.block(f"for _ in range({count - 1}):"):
+            for index in range(count - 1, 0, -1):
+                with source.block(f"for state in before_{index + 1}:"):
+                    source.add(self._run(index, "state"))
+                source.add(f"before_{index + 1} = []")
 
 
 def _unpack(names: list[str], source: str) -> str:

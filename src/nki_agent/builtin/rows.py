@@ -65,8 +65,7 @@ SHORT_ROW_BYTES = 1024
 """Rows shorter than this are packed: their transfers and tiles would be mostly overhead."""
 ROWS_EACH_MIN = 4
 BY_ROW = frozenset({Kind.FULL, Kind.ROW})
-TILES_FOR_PHASES = 3
-"""With fewer tiles there is nothing to run ahead with."""
+TILES_FOR_PHASES = 3  # with fewer tiles there is nothing to run ahead with
 BUFFERS = 2
 """Tiles of this many iterations fit, so that loads run ahead of compute."""
 
@@ -216,14 +215,14 @@ class RowsPlanner:
         return plan
 
     def _with_period(self, space: Space) -> Space:
-        """Several short outer rows in one tile, where no loop over time or total forbids it."""
+        """Several short outer rows in one tile, where nothing forbids it."""
         if self.group.loop or self.fold is not None or space.is_flat:
             return space
         if any(self.graph.base(s).op is Op.IOTA for s in self.operands):
             return space  # a number by position is no column
         walks = [self._walks(s, axes) for s, axes in self.operands.items()]
         walks += [self._output_walks(node) for node in self.outputs]
-        made = [varying(self.alignments, node) for node in self.group.nodes]
+        made = (varying(self.alignments, node) for node in self.group.nodes)
         return with_period(self.by_memory or space, made, walks, self.chip.partitions) or space
 
     def _plan_blocks(self, space: Space, room: int) -> RowsPlan:

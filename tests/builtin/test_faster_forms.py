@@ -1,0 +1,114 @@
+"""Forms of kernels that save time: each is taken where it should be, and its values are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nki_agent.builtin.choices import Choices
+from nki_agent.builtin.write import write_kernel
+from nki_agent.chip.spec import Target
+from nki_agent.task.task import Task
+from nki_agent.verify.verdict import Stage, Verdict
+from tests.builtin.conftest import MakeTask
+from tests.builtin.operators import Operator
+
+Solve = Callable[[Task], Verdict]
+SINK = (
+    "(torch.softmax(torch.cat([x @ y.transpose(-1, -2), z[:, None, None].expand(3, 150, 1)], -1),"
+    " -1)[..., :-1]) @ w"
+)
+FORMS = (
+    (
+        Operator("beside", SINK, ((3, 150, 40), (3, 140, 40), (3,), (3, 140, 24))),
+        "bfloat16",
+        "neg_beside",
+    ),
+    (
+        Operator("hidden keys", "F.scaled_dot_product_attention(x, y, z, is_causal=True)",
+                 ((2, 150, 40), (2, 150, 40), (2, 150, 24))),
+        "bfloat16",
+        "hidden_keys(",
+    ),
+    (
+        Operator("period", "(x - y[:, None, None]) * z[:, None, None]",
+                 ((7, 24, 30, 40), (24,), (24,))),
+        "float32",
+        "lanes = PARTITIONS // period * period",
+    ),
+    (
+        Operator("parking", "torch.exp(x) * torch.tanh(y) + torch.sigmoid(x)",
+                 ((1500, 1000), (1500, 1000))),
+        "float32",
+        "buffer=nl.psum",
+    ),
+    (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
+     "value=0.5"),
+    (Operator("pairs", "F.max_pool2d(x, 3, 2, 1)", ((3, 5, 21, 30),)), "bfloat16", "pool_pairs("),
+)  # fmt: skip
+COUNTS = """
+import torch
+
+SHAPES = {"dev": {"T": 1777, "V": 83}}
+INPUTS = {"indices": "int32[T] index(V)"}
+OUTPUTS = {"counts": "int32[V]"}
+
+
+def reference(indices, V=83):
+    return indices.new_zeros(V).index_add(0, indices, torch.ones_like(indices))
+"""
+GROUPED = """
+import torch
+import torch.nn.functional as F
+
+SHAPES = {"dev": {"H": 4, "G": 2, "S": 30}, "odd": {"H": 3, "G": 3, "S": 37}}
+INPUTS = {"q": "float32[H, 16]", "k": "float32[G, S, 16]"}
+OUTPUTS = {"y": "float32[H, S]"}
+
+
+def reference(q, k):
+    grouped = q.reshape(k.shape[0], -1, q.shape[1])
+    return (grouped @ k.transpose(-1, -2)).reshape(q.shape[0], k.shape[1])
+"""
+
+
+@pytest.mark.parametrize(("operator", "dtype", "sign"), FORMS, ids=lambda v: getattr(v, "name", ""))
+def test_faster_form_is_taken_and_right(
+    operator: Operator, dtype: str, sign: str, make_task: MakeTask, solve: Solve
+) -> None:
+    task = make_task(operator.source(dtype))
+    assert sign in write_kernel(task, Target.TRN2)
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_number_of_occurrences_is_a_product_of_digits(make_task: MakeTask, solve: Solve) -> None:
+    task = make_task(COUNTS)
+    assert "low_digits" in write_kernel(task, Target.TRN2)
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_axis_of_one_element_at_some_sizes_is_no_other_graph(
+    make_task: MakeTask, solve: Solve
+) -> None:
+    verdict = solve(make_task(GROUPED))
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_nothing_is_parked_where_that_is_not_wanted(make_task: MakeTask) -> None:
+    operator, dtype, _ = next(form for form in FORMS if form[0].name == "parking")
+    task = make_task(operator.source(dtype))
+    assert "psum" not in write_kernel(task, Target.TRN2, choices=Choices(parking=False))
+
+
+def test_tiles_that_wait_at_the_end_fit_psum(make_task: MakeTask, solve: Solve) -> None:
+    body = "F.layer_norm(y + torch.where(w > 0, x * 1.25, 0), (2048,), z, z)"
+    shapes = ((900, 2048), (900, 2048), (2048,), (900, 2048))
+    task = make_task(Operator("waiting", body, shapes).source("bfloat16"))
+    text = write_kernel(task, Target.TRN2)
+    assert "buffer=nl.psum" in text
+    assert "before_4" in text
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
