@@ -68,4 +68,5 @@ def test_turned_values_are_right(
 def test_states_are_added_up_in_their_stage(make_task: MakeTask) -> None:
     text = write_kernel(make_task(SCANS[1].source("float32") + LOOPS), Target.TRN2)
     assert text.count("tensor_tensor_scan") == 1
-    assert "Kept in PSUM" in text
+    assert "nisa.tensor_tensor(dst=total, data1=total, " in text
+    assert "In PSUM: " in text

@@ -255,25 +255,29 @@ def store_transposed(graph: Graph) -> Graph:
     """Let the Tensor Engine turn what elementwise nodes would read across rows."""
     builder = GraphBuilder(arguments=list(graph.arguments))
     new_id: dict[int, int] = {}
-    turned: dict[int, int] = {}
+    stored: dict[tuple[object, ...], int] = {}
     folded = find_folds(graph)
     for node in graph.nodes:
         builder.origin = node.origin
         sources = []
+        turned = False
         if node.id in folded:
             fold = replace(node, op=Op.FOLD)
             new_id[node.id] = builder.repeat(fold, [new_id[i] for i in node.inputs])
             continue
         for source in node.inputs:
             if node.op in ROWWISE | {Op.SOFTMAX, *WINDOWED} and is_transposed(graph[source]):
-                if source not in turned:
+                # Views that walk one value alike are turned once, whoever made them.
+                view = _walk_of(builder.nodes[new_id[source]])
+                if view not in stored:
                     builder.loop = graph.base(source).loop
-                    turned[source] = transpose_once(builder, new_id[source])
+                    stored[view] = transpose_once(builder, new_id[source])
                     builder.loop = 0
-                sources.append(turned[source])
+                sources.append(stored[view])
+                turned = True
             else:
                 sources.append(new_id[source])
-        if node.op is Op.UNARY and node.function == "copy" and node.inputs[0] in turned:
+        if node.op is Op.UNARY and node.function == "copy" and turned:
             builder.loop = node.loop
             new_id[node.id] = builder.cast(sources[0], node.dtype)
             builder.loop = 0
@@ -282,6 +286,10 @@ def store_transposed(graph: Graph) -> Graph:
     return prune(
         Graph(tuple(builder.nodes), graph.arguments, tuple(new_id[o] for o in graph.outputs))
     )
+
+
+def _walk_of(view: Node) -> tuple[object, ...]:
+    return view.inputs, view.shape, view.strides, view.offset, view.loop
 
 
 def own_masks(graph: Graph) -> Graph:

@@ -46,7 +46,7 @@ def _match(graph: Graph, out: Node, users: Users) -> Attention | None:
         return None
     if weights.shape != graph[out.inputs[0]].shape or out.shape[:-2] != weights.shape[:-2]:
         return None
-    between = _between(graph, weights, users)
+    between = find_between(graph, weights, users)
     scores = [
         graph[i]
         for i in _products_of(graph, weights, between)
@@ -62,17 +62,17 @@ def _match(graph: Graph, out: Node, users: Users) -> Attention | None:
     return None
 
 
-def _between(graph: Graph, softmax: Node, users: Users) -> list[int]:
-    """Elementwise nodes that only the softmax needs, without what makes the score beside others."""
-    inside = {softmax.id}
-    beside = {graph.base(i).id for i in softmax.inputs[1:]}
-    for node_id in range(softmax.id - 1, -1, -1):
+def find_between(graph: Graph, end: Node, users: Users) -> list[int]:
+    """Elementwise nodes that only this one needs, without what makes the score beside others."""
+    inside = {end.id}
+    beside = {graph.base(i).id for i in end.inputs[1:]} if end.op is Op.SOFTMAX else set()
+    for node_id in range(end.id - 1, -1, -1):
         node = graph[node_id]
         if node_id in beside:
             beside |= {graph.base(i).id for i in node.inputs}
         elif node.op in ELEMENTWISE and users[node_id] and set(users[node_id]) <= inside:
             inside.add(node_id)
-    return sorted(inside - {softmax.id})
+    return sorted(inside - {end.id})
 
 
 def _products_of(graph: Graph, softmax: Node, between: Sequence[int]) -> list[int]:

@@ -118,6 +118,10 @@ class Tiles:
         """Names that no tile may have: those of tensors and sizes."""
         self._names |= dict.fromkeys(names, 1)
 
+    def go_on(self, names: Mapping[str, int]) -> None:
+        """Names that other tiles of the stage have: a mapping from `taken_names`."""
+        self._names |= names
+
     @property
     def taken_names(self) -> dict[str, int]:
         """How often each name was asked for."""

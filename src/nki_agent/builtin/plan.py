@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
+from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
+from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
+from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.tile_steps import Access, Number, Size, Step, Store, Tile
 from nki_agent.isa.dtype import DType
 
@@ -49,8 +53,7 @@ class Buffer:
 class Total:
     """What a stage adds up over the innermost of its loops, for each tile of rows."""
 
-    source: Tile
-    function: str
+    tile: Tile
     target: Access
     dtype: DType
 
@@ -364,6 +367,11 @@ Stage = (
     | AttentionPlan
     | ConvolutionPlan
     | PoolPlan
+    | ChainPlan
+    | SmallProductPlan
+    | SmallAttentionPlan
+    | ResidentPlan
+    | ResidentRowsPlan
     | ByIndexPlan
 )
 

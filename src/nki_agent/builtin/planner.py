@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nki_agent.builtin.attention import AttentionPlanner, fits
+from nki_agent.builtin.attention import fits
 from nki_agent.builtin.capture import Captured
+from nki_agent.builtin.chains import plan_both, turn_chains
 from nki_agent.builtin.choices import Choices, Leaving
 from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.folds import plan_fold
@@ -20,12 +21,14 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
 )
 from nki_agent.builtin.in_place import find_in_place, make_name
+from nki_agent.builtin.loop_stages import keep_loops, plan_loop
 from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
-from nki_agent.builtin.products import MatmulPlanner, plan_transpose
+from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.shortening import SHORT
+from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.chip.spec import ChipSpec
@@ -53,7 +56,8 @@ def plan_kernel(
     """
     _require_small(captured.graph)
     captured = _without_softmax(captured, chip, choices)
-    groups = divide(captured.graphs)
+    captured, chains = turn_chains(captured, chip)
+    groups = keep_loops(captured, divide(captured.graphs, chains), chip)
     outputs = _stored(captured.graph, groups)
     taken = {*result_names, *(a.name for a in arguments)}
     new = {name: make_name(f"new_{name}", taken) for name in updates}
@@ -275,11 +279,10 @@ def _plan_stage(
             rows = RowsPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             return rows.plan(choices)
         case StageKind.MATMUL:
-            matmul = MatmulPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return matmul.plan(choices)
-        case StageKind.ATTENTION:
-            attention = AttentionPlanner(captured, group, buffers=names, chip=chip)
-            return attention.plan_attention(choices)
+            matmul = SmallProductPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+            return matmul.plan_small(choices) or matmul.plan(choices)
+        case StageKind.ATTENTION | StageKind.CHAIN:
+            return plan_both(captured, group, buffers=names, chip=chip, choices=choices)
         case StageKind.TRANSPOSE:
             return plan_transpose(captured, group, buffers=names, choices=choices)
         case StageKind.FOLD:
@@ -290,3 +293,5 @@ def _plan_stage(
             return window.pool(choices) if is_pool else window.convolution(choices)
         case StageKind.PICK:
             return plan_pick(captured, group, buffers=names, chip=chip)
+        case StageKind.RESIDENT:
+            return plan_loop(captured, group, buffers=names, outputs=outputs, chip=chip)

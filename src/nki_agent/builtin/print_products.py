@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
+from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.plan import AttentionPlan, MatmulPlan, Plan, TransposePlan
 from nki_agent.builtin.print_rows import OUTER_NAMES, TIME
 from nki_agent.builtin.print_steps import layout_of
 from nki_agent.builtin.regions import Axis, Regions, Window
+from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Access, Size
 
@@ -120,7 +122,10 @@ def helpers_of(plan: Plan) -> list[str]:
                 turns |= 1 in each
                 short |= any(n > 1 for n in each)
                 blocks |= not (x_turns and w_turns)
-            case AttentionPlan():
+            case SmallProductPlan():
+                turns |= stage.x_each == 1
+                short |= stage.x_each > 1
+            case AttentionPlan() | ChainPlan():
                 turns = blocks = True
                 short |= stage.rows_each > 1
             case _:

@@ -21,8 +21,6 @@ from nki_agent.builtin.tile_steps import (
 )
 from nki_agent.isa.dtype import DType
 
-TOTAL_COLS = 2048
-"""Columns of a total that half of PSUM holds."""
 OUTER_NAMES = ("i", "j", "k", "m")
 TIME = "time"
 """The step of a loop over time, which a stage of that loop is given."""
@@ -92,9 +90,11 @@ class RowsPrinter:
             # A number that follows from other sizes than a phase knows keeps the steps together.
             with contextlib.suppress(UnsupportedError):
                 self.phases = self._make_phases()
-                self.phases.open(self.source)
+        is_whole = self.plan.total is None
+        if self.phases is not None and is_whole:
+            self.phases.open(self.source)
         self._level(0)
-        if self.phases is not None:
+        if self.phases is not None and is_whole:
             self.phases.drain(self.source)
         for step in self.plan.after:
             column = f"{step.access.tensor}.reshape((PARTITIONS, 1))"
@@ -106,7 +106,7 @@ class RowsPrinter:
         phases = Phases(
             self.plan.levels[-1],
             self.plan.cuts,
-            row_level=self.row_level,
+            row_level=len(self.plan.levels) - 1,
             prefix=self.prefix,
             is_packed=self.is_packed,
         )
@@ -117,6 +117,8 @@ class RowsPrinter:
             cols=cols,
             is_packed=self.is_packed,
         )
+        if self.plan.total is not None:
+            printer.take(self.plan.total.tile)
         helpers = Source()
         phases.define(helpers, printer)
         self.helpers.lines.extend(helpers.lines)
@@ -160,7 +162,7 @@ class RowsPrinter:
 
     # -- loops ------------------------------------------------------------------------------------
     def _level(self, level: int) -> None:
-        if level == self.row_level and self.phases is not None:
+        if level == self.row_level and self.phases is not None and self.plan.total is None:
             self.phases.call(self.source, self._region)
             return
         for step in self.plan.levels[level]:
@@ -198,30 +200,23 @@ class RowsPrinter:
     def _total(self, total: Total) -> None:
         """What one tile of rows adds up over the innermost loop."""
         add, name = self.source.add, self.outer[-1]
-        in_psum = max(self.plan.cols) <= TOTAL_COLS
-        where = "psum" if in_psum else "sbuf"
-        if in_psum:
-            self.source.note("Kept in PSUM, so that SBUF is read once for each element.")
-        add(f"total = nl.ndarray((rows, num_cols), dtype=nl.float32, buffer=nl.{where})")
+        if self.phases is not None:
+            self.phases.open(self.source)
         level = self.row_level + 1
         with self.source.block(f"for {name} in range(num_{name}):"):
-            for step in self.plan.levels[level]:
+            if self.phases is not None:
+                self.phases.call(self.source, self._region)
+            for step in self.plan.levels[level] if self.phases is None else ():
                 self._step(step, level)
-            part = total.source.name
-            with self.source.block(f"if {name} == 0:"):
-                add(f"nisa.tensor_copy(dst=total, src={part})")
-            with self.source.block("else:"):
-                add(
-                    f"nisa.tensor_tensor(dst=total, data1=total, data2={part},"
-                    f" op=nl.{total.function})"
-                )
-        result = "total"
-        if in_psum or total.dtype is not DType.FLOAT32:
+        if self.phases is not None:
+            self.phases.drain(self.source)
+        result = total.tile.name
+        if total.tile.in_psum or total.dtype is not DType.FLOAT32:
             result = f"{total.target.tensor}_tile"
             dtype = f"nl.{total.dtype.value}"
             add(f"{result} = nl.ndarray((rows, num_cols), dtype={dtype}, buffer=nl.sbuf)")
-            add(f"nisa.activation(dst={result}, op=nl.copy, data=total)")
-        text = self._region(total.target, total.source, is_store=True)
+            add(f"nisa.activation(dst={result}, op=nl.copy, data={total.tile.name})")
+        text = self._region(total.target, total.tile, is_store=True)
         add(f"nisa.dma_copy(dst={text}, src={result})")
 
     def _passes(self) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 
+from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.picks import PIECE
 from nki_agent.builtin.plan import (
     Argument,
@@ -31,6 +32,7 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.print_attention import AttentionPrinter
 from nki_agent.builtin.print_bags import BagPrinter
+from nki_agent.builtin.print_chain import ChainPrinter, chain_helpers
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_counts import CountPrinter, counts_alone
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
@@ -43,17 +45,31 @@ from nki_agent.builtin.print_products import (
     helpers_of,
 )
 from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
+from nki_agent.builtin.print_resident import ResidentPrinter, resident_helpers
+from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_rows_helpers
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
 from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
+from nki_agent.builtin.print_small_attention import (
+    SmallAttentionPrinter,
+    small_attention_helpers,
+)
+from nki_agent.builtin.print_small_products import SmallProductPrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
+from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.shared_functions import SharedFunctions
+from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
+from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Size
 from nki_agent.builtin.window_text import window_helpers
 
-WITH_PSUM = (MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan, PickPlan)
+WITH_PSUM = (
+    *(MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan),
+    *(PickPlan, ResidentPlan, ChainPlan, SmallProductPlan),
+    SmallAttentionPlan,
+)
 """Stages whose text speaks of PSUM banks."""
 
 
@@ -161,6 +177,12 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
     helpers += window_helpers(plan) + fold_helpers(plan)
+    helpers += (
+        small_attention_helpers(plan)
+        + chain_helpers(plan)
+        + resident_helpers(plan)
+        + resident_rows_helpers(plan)
+    )
     if any(isinstance(s, RankPlan) for s in plan.stages):
         helpers.append(RANK)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
@@ -223,10 +245,32 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
         case ConvolutionPlan():
             printer = _convolution_printer(stage)
             printer(stage, source, scope, helpers=helpers, prefix=prefix).print()
-        case PoolPlan():
-            PoolPrinter(stage, source, scope).print()
         case AttentionPlan():
             AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case SmallAttentionPlan():
+            small = SmallAttentionPrinter
+            small(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case ChainPlan():
+            ChainPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+        case _:
+            _plain_stage(stage, source, scope)
+
+
+def _plain_stage(
+    stage: PoolPlan | SmallProductPlan | ResidentPlan | ResidentRowsPlan | ByIndexPlan,
+    source: Source,
+    scope: Scope,
+) -> None:
+    """A stage that needs no functions of its own."""
+    match stage:
+        case PoolPlan():
+            PoolPrinter(stage, source, scope).print()
+        case SmallProductPlan():
+            SmallProductPrinter(stage, source, scope).print()
+        case ResidentPlan():
+            ResidentPrinter(stage, source, scope).print()
+        case ResidentRowsPlan():
+            ResidentRowsPrinter(stage, source, scope).print()
         case _:
             _by_index(stage, source, scope)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nki_agent.builtin.tile_steps import Access, Size
+from nki_agent.builtin.pending import Tiles
+from nki_agent.builtin.tile_steps import Access, Cut, Load, Size, Tile, step_writes
 
 SHORT_RUN_BYTES = 512
 """Runs of memory below it waste the time of the DMA engines."""
@@ -78,3 +79,12 @@ def _columns(access: Access, index: int, count: int) -> range:
     start, step = access.offset[index], access.strides[-1][index]
     columns = range(start, start + step * count, step)
     return columns if step > 0 else columns[::-1]
+
+
+def is_scattered(lowering: Tiles, tile: Tile, part: RowPart | None) -> bool:
+    """Whether a transfer would move one element at a time, which an engine must do instead."""
+    made = [step for step in lowering.levels[tile.level] if tile in step_writes(step)]
+    if any(isinstance(step, Cut) for step in made):
+        return True
+    loaded = any(isinstance(step, Load) for step in made)
+    return loaded and part is not None and part.step != 1

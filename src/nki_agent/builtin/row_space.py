@@ -116,3 +116,15 @@ def longest_as_rows(
     if filled >= partitions or max(group_size(longest, sizes)) < 2 * filled:
         return groups
     return [*(group for group in outer if group is not longest), longest, cols]
+
+
+def space_of_total(
+    groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...], summed: frozenset[int]
+) -> Space:
+    """The axis of a total innermost, and the longest of the others on the partitions."""
+    *outer, cols = groups
+    added = next(group for group in outer if summed & set(group))
+    rest = [group for group in outer if group is not added]
+    rows = max(rest, key=lambda group: max(group_size(group, sizes)), default=())
+    outside = [group for group in rest if group is not rows]
+    return Space((*outside, added, rows, cols), sizes, is_flat=False, has_total=True)

@@ -33,8 +33,8 @@ from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pacing import Pacer
 from nki_agent.builtin.pending import Place, fold_negations
 from nki_agent.builtin.plan import RowsPlan, Stored, Total
-from nki_agent.builtin.row_parts import RowPart, find_row_parts
-from nki_agent.builtin.row_space import Space, longest_as_rows, with_period
+from nki_agent.builtin.row_parts import RowPart, find_row_parts, is_scattered
+from nki_agent.builtin.row_space import Space, longest_as_rows, space_of_total, with_period
 from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
@@ -54,7 +54,7 @@ from nki_agent.builtin.tile_steps import (
     step_writes,
 )
 from nki_agent.builtin.titles import describe
-from nki_agent.builtin.totals import added_axes, total_walks
+from nki_agent.builtin.totals import add_up, added_axes, total_walks
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -165,23 +165,12 @@ class RowsPlanner:
         if len(groups) == 1:
             return Space((*outside, (), groups[0]), sizes, is_flat=False)
         if self.fold is not None:
-            return self._space_of_total(groups, sizes)
+            return space_of_total(groups, sizes, self.added)
         self.by_memory = Space((*outside, *groups), sizes, is_flat=False)
         groups = longest_as_rows(groups, sizes, self.chip.partitions)
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
         return Space((*outside, *groups), sizes, is_flat=is_flat)
-
-    def _space_of_total(
-        self, groups: list[tuple[int, ...]], sizes: tuple[dict[int, int], ...]
-    ) -> Space:
-        """The axis of the total innermost, and the longest of the others on the partitions."""
-        *outer, cols = groups
-        added = next(group for group in outer if self.added & set(group))
-        rest = [group for group in outer if group is not added]
-        rows = max(rest, key=lambda group: max(group_size(group, sizes)), default=())
-        outside = [group for group in rest if group is not rows]
-        return Space((*outside, added, rows, cols), sizes, is_flat=False, has_total=True)
 
     def _reduced(self) -> frozenset[int]:
         """Axes that are reduced at any shape set: where they have one element they are not seen."""
@@ -445,14 +434,12 @@ class RowsPlanner:
             return None
         node = self.graph[self.fold]
         stored = self.buffers[node.id]
+        source = lowering.settle(self.graph.base(node.inputs[0]).id)
+        cols = max(group_size(space.groups[-1], space.sizes))
+        walks = total_walks(self.captured, self.alignments, self.fold, self.buffers)
         return Total(
-            source=lowering.settle(self.graph.base(node.inputs[0]).id),
-            function=node.function,
-            target=self._access(
-                space,
-                stored.name,
-                total_walks(self.captured, self.alignments, self.fold, self.buffers),
-            ),
+            tile=add_up(lowering, source, node.function, cols),
+            target=self._access(space, stored.name, walks),
             dtype=stored.dtype,
         )
 
@@ -478,11 +465,12 @@ class RowsPlanner:
         # Functions of phases do not know which rows and columns they are given.
         by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in steps)
         num_tiles = space.num_tiles(width, each or 1, self.chip.partitions)
+        if self.fold is not None:
+            num_tiles = max(group_size(space.outer[-1], space.sizes))
         has_phases = not (
             by_position
             or self.choices.phases is Phases.NONE
             or self.group.loop
-            or self.fold is not None
             or num_tiles < TILES_FOR_PHASES
             or space.has_middle
         )
@@ -546,7 +534,7 @@ class RowsPlanner:
         tile = lowering.finish(node_id, f"{name}_tile", dtype)
         access = self._access(space, name, self._output_walks(node_id))
         part = self._row_parts.get(access)
-        if self._is_scattered(lowering, tile, part):
+        if is_scattered(lowering, tile, part):
             own = lowering.tile(f"{name}_tile", Place(tile.kind, tile.level), dtype)
             lowering.emit(tile.level, Copy(dst=own, src=tile))
             tile = own
@@ -563,15 +551,6 @@ class RowsPlanner:
         rows = self._kept_rows[part.row]
         cut = Cut(dst=tile, src=rows, start=part.start, step=part.step)
         lowering.levels[tile.level].insert(0, cut)
-
-    @staticmethod
-    def _is_scattered(lowering: Lowering, tile: Tile, part: RowPart | None) -> bool:
-        """Whether a transfer would move one element at a time, which an engine must do instead."""
-        made = [step for step in lowering.levels[tile.level] if tile in step_writes(step)]
-        if any(isinstance(step, Cut) for step in made):
-            return True
-        loaded = any(isinstance(step, Load) for step in made)
-        return loaded and part is not None and part.step != 1
 
     def _has_steps(self, space: Space) -> bool:
         """Whether a tensor is read or written column by column, which whole rows in SBUF avoid."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.plan import (
     AttentionPlan,
     BagPlan,
@@ -20,6 +21,9 @@ from nki_agent.builtin.plan import (
     Stage,
     TransposePlan,
 )
+from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan, accesses_read
+from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
+from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.tile_steps import Load, Step, Store
 
 
@@ -31,7 +35,7 @@ def stage_reads(stage: Stage) -> list[str]:
             loads = [s for s in stage.steps if isinstance(s, Load)]
             found = [s.access.tensor for s in loads if s.dst.is_wide and any(s.access.strides[0])]
             found += [s.access.tensor for s in loads]
-        case MatmulPlan():
+        case MatmulPlan() | SmallProductPlan():
             found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels)]
         case TransposePlan() | FoldPlan():
             found = [stage.source.tensor]
@@ -39,8 +43,12 @@ def stage_reads(stage: Stage) -> list[str]:
             found = [stage.x, stage.weight, *_loaded(stage.levels)]
         case PoolPlan():
             found = [stage.x]
-        case AttentionPlan():
+        case AttentionPlan() | ChainPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded(stage.levels)]
+        case SmallAttentionPlan():
+            found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded([stage.shared])]
+        case ResidentPlan() | ResidentRowsPlan():
+            found = [access.tensor for access in accesses_read(stage)]
         case _:
             found = [matrix.tensor for matrix in _read_by_index(stage)]
     return list(dict.fromkeys(found))
@@ -68,13 +76,17 @@ def stage_writes(stage: Stage) -> list[str]:
         case RowsPlan():
             found = [s.access.tensor for s in stage.steps if isinstance(s, Store)]
             found += [] if stage.total is None else [stage.total.target.tensor]
-        case MatmulPlan() | ConvolutionPlan() | PoolPlan():
+        case MatmulPlan() | SmallProductPlan() | ConvolutionPlan() | PoolPlan():
             steps = [step for level in stage.levels for step in level]
             found = [s.access.tensor for s in steps if isinstance(s, Store)]
         case TransposePlan() | FoldPlan():
             found = [stage.target.tensor]
+        case ChainPlan() | SmallAttentionPlan():
+            found = [stage.out.tensor]
         case RankPlan():
             found = [m.tensor for m in (stage.values, stage.places) if m is not None]
+        case ResidentPlan() | ResidentRowsPlan():
+            found = [r.access.tensor for r in stage.results if r.access is not None]
         case _:
             found = [stage.out.tensor]
     return list(dict.fromkeys(found))

@@ -42,6 +42,10 @@ class StageKind(StrEnum):
     POOL = "pool"
     PICK = "pick"
     FOLD = "fold"
+    CHAIN = "chain"
+    """Two products with only elementwise nodes between them."""
+    RESIDENT = "resident"
+    """All steps of a loop over time."""
 
 
 LINEWISE = (StageKind.CONVOLUTION, StageKind.POOL)
@@ -61,21 +65,24 @@ class Group:
     """The one of the nodes that adds up over a loop of the stage."""
 
 
-def divide(graphs: Sequence[Graph]) -> list[Group]:
+def divide(graphs: Sequence[Graph], chains: Sequence[Attention] = ()) -> list[Group]:
     """The stages of a graph in an order in which each comes after what it reads.
 
     `graphs` are the same graph at each shape set; nodes share a stage if they can at all of them.
+    `chains` are those of the graph that are to be one stage each.
     """
     graph = graphs[0]
-    attentions = {a.out: a for a in find_attention(graph)}
+    attentions = {a.out: a for a in (*find_attention(graph), *chains)}
     inside = {node: a for a in attentions.values() for node in a.nodes}
+    chained = {chain.out for chain in chains}
     groups: list[_Draft] = []
     owner: dict[int, _Draft] = {}
     for node in graph.nodes:
         if node.op in SOURCES | {Op.VIEW, Op.PARTS}:
             continue
         if node.id in inside:
-            draft = _attention_draft(inside[node.id], groups)
+            kind = StageKind.CHAIN if inside[node.id].out in chained else StageKind.ATTENTION
+            draft = _attention_draft(inside[node.id], kind, groups)
         elif node.op is Op.MATMUL:
             draft = _Draft(StageKind.MATMUL, [node.id], seed=node.id)
             groups.append(draft)
@@ -114,11 +121,11 @@ class _Draft:
     fold: int | None = None
 
 
-def _attention_draft(attention: Attention, groups: list[_Draft]) -> _Draft:
+def _attention_draft(attention: Attention, kind: StageKind, groups: list[_Draft]) -> _Draft:
     for draft in groups:
         if draft.attention == attention:
             return draft
-    draft = _Draft(StageKind.ATTENTION, list(attention.nodes), attention=attention)
+    draft = _Draft(kind, list(attention.nodes), attention=attention)
     groups.append(draft)
     return draft
 

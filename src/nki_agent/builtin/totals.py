@@ -1,15 +1,34 @@
 """What a stage over rows adds up over a loop of its own: which axes, and where the total goes.
 
-Law: the axes are those of the reduction's operand, seen at any shape set.
+Law: the axes are those of the reduction's operand, seen at any shape set. The total starts at what
+changes nothing, so that every turn of the loop does the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from nki_agent.builtin.align import Alignment, Axes, Walk, inner_axes
 from nki_agent.builtin.capture import Captured
+from nki_agent.builtin.pending import Place, Tiles
 from nki_agent.builtin.plan import Stored
+from nki_agent.builtin.tile_steps import Combine, Fill, Kind, Tile
+
+TOTAL_COLS = 2048
+"""Columns of a total that half of PSUM holds."""
+NEUTRAL = {"add": 0.0, "maximum": float("-inf"), "minimum": float("inf")}
+"""What each function of a total starts from."""
+
+
+def add_up(lowering: Tiles, source: Tile, function: str, cols: int) -> Tile:
+    """The total of each row tile: filled in its loop, and added to at the end of the innermost."""
+    level = len(lowering.levels) - 1
+    place = Place(Kind.FULL, level - 1)
+    tile = replace(lowering.tile("total", place), in_psum=cols <= TOTAL_COLS)
+    lowering.emit(place.level, Fill(dst=tile, value=lowering.number(NEUTRAL[function])))
+    lowering.emit(level, Combine(dst=tile, first=tile, second=source, op=function))
+    return tile
 
 
 def _axes(captured: Captured, alignments: Sequence[Alignment], fold: int) -> Axes:

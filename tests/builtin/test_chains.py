@@ -1,0 +1,122 @@
+"""Two products with elementwise nodes between them, and many small ones: right, and one stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from nki_agent.builtin.write import write_kernel
+from nki_agent.chip.spec import Target
+from nki_agent.verify.verdict import Stage, Verdict
+from tests.builtin.conftest import MakeTask
+from tests.builtin.operators import Operator
+
+Solve = Callable[..., Verdict]
+
+SCORES = "(x @ y.mT)"
+LONG = ((2, 300, 24), (2, 300, 24), (2, 300, 24))
+CHAINS = (
+    Operator("causal", f"torch.tril({SCORES}) @ z", LONG),
+    Operator("no query sees itself", f"torch.tril({SCORES}, -1) @ z", LONG),
+    Operator("one key ahead", f"torch.tril({SCORES}, 1) @ z", LONG),
+    Operator("future alone", f"torch.triu({SCORES}) @ z", LONG),
+    Operator("all keys", f"torch.relu({SCORES} - 0.5) @ z", LONG),
+    Operator(
+        "fewer keys than queries", f"torch.sigmoid({SCORES}) @ z",
+        ((2, 700, 20), (2, 150, 20), (2, 150, 30)),
+    ),
+    Operator(
+        "decay between positions",
+        f"({SCORES}[:, None] * (z[..., :1] - z[..., :1].mT)"
+        ".masked_fill(torch.ones(300, 300).tril() == 0, -torch.inf).exp()) @ z",
+        ((2, 300, 24), (2, 300, 24), (2, 3, 300, 24)),
+    ),
+    Operator("positions that share scores", f"({SCORES} * (z[..., :1] + 1)) @ z", LONG),
+)  # fmt: skip
+SMALL = (
+    Operator("of one tensor", "x @ x.mT * 0.5", ((150, 9, 20),)),
+    Operator("of two that lie alike", "torch.relu(x @ y.mT)", ((70, 9, 20), (70, 13, 20))),
+    Operator("of rows and columns", "x @ y + z", ((3, 40, 9, 20), (3, 40, 20, 13), (3, 40, 9, 13))),
+)
+
+HEADS = "(t.unflatten(-1, (2, -1)).transpose(1, 2) for t in {})"
+ATTENTION = (
+    Operator(
+        "of windows that share a bias",
+        f"F.scaled_dot_product_attention(*{HEADS.format('x.chunk(3, -1)')}, attn_mask=y)",
+        ((40, 25, 48), (2, 25, 25)),
+    ),
+    Operator(
+        "of tensors that lie apart",
+        "F.scaled_dot_product_attention(x, y, z)",
+        ((70, 9, 20), (70, 13, 20), (70, 13, 24)),
+    ),
+    Operator(
+        "of heads that share keys",
+        "F.scaled_dot_product_attention(x, y[:, None], y[:, None] * 1)",
+        ((20, 3, 17, 16), (20, 30, 16)),
+    ),
+)
+
+
+@pytest.mark.parametrize("operator", CHAINS, ids=lambda o: o.name)
+def test_chain_is_one_stage(operator: Operator, make_task: MakeTask, solve: Solve) -> None:
+    task = make_task(operator.source("float32"))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    assert "add_up(*block)" in write_kernel(task, Target.TRN2)
+
+
+def test_chain_of_16_bits_is_right(make_task: MakeTask, solve: Solve) -> None:
+    verdict = solve(make_task(CHAINS[0].source("bfloat16")))
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_chain_is_right_at_other_sizes(make_task: MakeTask, solve: Solve) -> None:
+    small = Operator("", CHAINS[0].body, ((1, 40, 24),) * 3)
+    task = make_task(small.source("float32"))
+    perf = make_task(Operator("", CHAINS[0].body, ((3, 600, 30),) * 3).source("float32")).dev
+    verdict = solve(replace(task, perf=replace(perf, name="perf")))
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_layers_of_a_network_are_no_chain(make_task: MakeTask) -> None:
+    layers = Operator("", "torch.relu(x @ y) @ z", ((2, 300, 64), (64, 256), (256, 64)))
+    assert "add_up(" not in write_kernel(make_task(layers.source("float32")), Target.TRN2)
+
+
+@pytest.mark.parametrize("operator", ATTENTION, ids=lambda o: o.name)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_attention_of_small_batches_shares_tiles(
+    operator: Operator, dtype: str, make_task: MakeTask, solve: Solve
+) -> None:
+    task = make_task(operator.source(dtype))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    assert "turn_tiles(" in write_kernel(task, Target.TRN2)
+
+
+def test_small_attention_is_right_beyond_the_partitions(make_task: MakeTask, solve: Solve) -> None:
+    task = make_task(ATTENTION[1].source("float32"))
+    large = Operator("", ATTENTION[1].body, ((3, 140, 20), (3, 150, 20), (3, 150, 24)))
+    perf = make_task(large.source("float32")).dev
+    verdict = solve(replace(task, perf=replace(perf, name="perf")))
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    assert "turn_tiles(" in write_kernel(task, Target.TRN2)
+
+
+@pytest.mark.parametrize("operator", SMALL, ids=lambda o: o.name)
+def test_small_products_share_tiles(operator: Operator, make_task: MakeTask, solve: Solve) -> None:
+    task = make_task(operator.source("float32"))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    assert "together = BANK // cols" in write_kernel(task, Target.TRN2)
+
+
+def test_view_that_two_stages_read_is_turned_once(make_task: MakeTask, solve: Solve) -> None:
+    body = "(torch.cumsum(x, 0), torch.cumsum(x * x, 0))"
+    task = make_task(Operator("", body, ((140, 130),)).source("float32"))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
