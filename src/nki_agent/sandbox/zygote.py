@@ -16,7 +16,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,17 @@ from nki_agent.sandbox.hangup import ended_at_hangup
 from nki_agent.sandbox.jail import Jail
 from nki_agent.sandbox.libc import open_process
 from nki_agent.sandbox.outcome import Limits
-from nki_agent.sandbox.wire import KILL, PACKET_BYTES, QUIT, RUN, TEXT_BYTES, Boot, End, Ready
+from nki_agent.sandbox.wire import (
+    KILL,
+    PACKET_BYTES,
+    QUIT,
+    RUN,
+    STAY,
+    TEXT_BYTES,
+    Boot,
+    End,
+    Ready,
+)
 
 STANDARD_MODULES: Final = (
     *("abc", "ast", "base64", "bisect", "collections", "collections.abc", "contextlib", "copy"),
@@ -139,24 +149,29 @@ def serve(control: socket.socket, entry: child.Entry, jail: Jail) -> None:
         message, descriptors, _, _ = socket.recv_fds(control, PACKET_BYTES, 2)
         if not message or message == QUIT:
             return
-        if not message.startswith(RUN):
+        if not message.startswith((RUN, STAY)):
             continue
-        payload, result = descriptors
         limits: Limits = msgspec.msgpack.decode(message[len(RUN) :], type=Limits)
         try:
             pid = os.fork()
         except OSError as error:
             end = End(failure=f"fork: {error}")
-            os.close(payload)
-            os.close(result)
+            _close(descriptors)
         else:
             if pid == 0:  # pragma: no cover - in the child
+                *payload, result = descriptors
                 lock = partial(jail.enter, limits, keep=result, parent=zygote)
-                child.live(entry, payload=payload, result=result, lock=lock)
-            os.close(payload)
-            os.close(result)
+                if payload:
+                    child.live(entry, payload=payload[0], result=result, lock=lock)
+                child.live_on(lambda: entry, channel=result, lock=lock)
+            _close(descriptors)
             end = _watch(control, pid)
         control.send(msgspec.msgpack.encode(end))
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _watch(control: socket.socket, pid: int) -> End:

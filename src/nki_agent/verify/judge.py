@@ -25,6 +25,7 @@ from nki_agent.chip.spec import Target, load_chip
 from nki_agent.program.records import NO_TRIPS, Program, Trips
 from nki_agent.program.stored import encode_program
 from nki_agent.sandbox.pool import Limits, Sandbox
+from nki_agent.sandbox.session import Session
 from nki_agent.sim.execute import Executable, compile_program
 from nki_agent.sim.threads import use_one_thread
 from nki_agent.task.comparison import Comparison
@@ -43,6 +44,7 @@ from nki_agent.verify.verdict import Hashes, OutputError, Stage, Trial, Verdict
 
 Array = NDArray[Any]
 TRACER = "nki_agent.nki.current.tracing:trace_bytes"
+REHEARSAL = "nki_agent.nki.current.rehearsal:rehearse"
 PRELOAD = (
     *("numpy", "numpy.random", "numpy.linalg", "ml_dtypes", "msgspec"),
     *("math", "typing", "enum", "dataclasses", "functools", "itertools", "collections"),
@@ -97,6 +99,7 @@ class Judge:
             TRACER,
             preload=PRELOAD,
             limits=TRACE_LIMITS if limits is None else limits,
+            warm_up=REHEARSAL,
             allow_unsandboxed=allow_unsandboxed,
         )
         use_one_thread()
@@ -124,8 +127,12 @@ class Judge:
 
     def compile(self, kernel: Kernel, shapes: ShapeSet) -> CompileResult:
         """Check, trace and lay out a kernel at one choice of a task's sizes."""
+        with self._sandbox.open() as session:
+            return self._compile(kernel, shapes, session)
+
+    def _compile(self, kernel: Kernel, shapes: ShapeSet, session: Session) -> CompileResult:
         return compile_kernel(
-            kernel, shapes, target=self.target, sandbox=self._sandbox, surface=self.surface
+            kernel, shapes, target=self.target, session=session, surface=self.surface
         )
 
     def look(self, kernel: Kernel, shapes: ShapeSet) -> Look:
@@ -145,17 +152,20 @@ class Judge:
         """
         require_seed(root_seed)
         try:
-            return self._judge(kernel, task, root_seed, scope)
+            with self._sandbox.open() as session:
+                return self._judge(kernel, task, root_seed, scope, session)
         except MemoryError as error:
             raise MachineError("this machine ran out of memory while it judged a kernel") from error
 
-    def _judge(self, kernel: Kernel, task: Task, root_seed: int, scope: Scope) -> Verdict:
+    def _judge(
+        self, kernel: Kernel, task: Task, root_seed: int, scope: Scope, session: Session
+    ) -> Verdict:
         start_ns = self._clock.monotonic_ns()
         verdict = _Draft(kernel, task, self.target, root_seed, self.surface)
         claimed = task.dev if scope is Scope.PROOF else task.perf
         for shapes in task.shape_sets_in(scope):
             verdict.begin(shapes)
-            compiled = self.compile(kernel, shapes)
+            compiled = self._compile(kernel, shapes, session)
             verdict.add_compiled(compiled)
             if compiled.stage is not None:
                 break
