@@ -349,9 +349,9 @@ class _Draft:
             bound_ns=None if speed is None else speed.bound.ns,
             bound_by=None if speed is None else speed.bound.resource.value,
             percent_of_bound=None if speed is None else speed.percent_of_bound,
-            limited_by=None if speed is None else speed.summary.limit_text,
+            limited_by=None if speed is None else speed.timeline.limit.text,
             utilisation={}
             if speed is None
-            else {e.engine.value: e.share for e in speed.summary.engines},
+            else {e.value: speed.timeline.utilisation(e) for e in speed.timeline.busy_ns},
             wall_ms=wall_ms,
         )

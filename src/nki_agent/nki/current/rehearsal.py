@@ -10,6 +10,7 @@ from typing import Final
 
 from nki_agent.chip.spec import Target
 from nki_agent.isa.dtype import DType
+from nki_agent.nki.current.modules import stock_up
 from nki_agent.nki.current.tracing import ArgumentSpec, TraceRequest, encode_request, trace_bytes
 
 ROUNDS: Final = 12
@@ -113,3 +114,4 @@ def rehearse() -> None:
     payloads = [encode_request(make_request(target)) for target in Target]
     for number in range(ROUNDS):
         trace_bytes(payloads[number % len(payloads)])
+    stock_up()
