@@ -1,15 +1,15 @@
 """What was worked out about a signature before, for this Program or for another.
 
-Law: only functions of a signature, and of objects that never change, are remembered; a signature is
-known by its stored bytes, since `True`, `1` and `1.0` are equal and are not the same attribute. What
-raises is not remembered. The memory is bounded, whatever the signatures hold.
+Law: only functions of a signature, and of objects that never change, are remembered; a signature
+is known by its stored bytes, since `True`, `1` and `1.0` are equal and are not the same attribute.
+What raises is not remembered. The memory is bounded, whatever the signatures hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -25,7 +25,9 @@ T = TypeVar("T")
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-def remember(function: Callable[Concatenate[Signature, P], T]) -> Callable[Concatenate[Signature, P], T]:
+def remember(
+    function: Callable[Concatenate[Signature, P], T],
+) -> Callable[Concatenate[Signature, P], T]:
     """A function that is worked out once for each signature and each set of other arguments.
 
     Other arguments are told apart by what they are, not by what they are equal to.
@@ -33,7 +35,7 @@ def remember(function: Callable[Concatenate[Signature, P], T]) -> Callable[Conca
     known: dict[tuple[object, ...], tuple[T, tuple[Any, ...]]] = {}
 
     @wraps(function)
-    def find(signature: Signature, *rest: P.args, **named: P.kwargs) -> T:
+    def find(signature: Signature, /, *rest: P.args, **named: P.kwargs) -> T:
         try:
             data = _ENCODER.encode(signature)
         except (OverflowError, TypeError, UnicodeEncodeError):
@@ -49,4 +51,4 @@ def remember(function: Callable[Concatenate[Signature, P], T]) -> Callable[Conca
             known[key] = (answer, rest)  # kept with them, so that no other object has their ids
         return answer
 
-    return find
+    return cast("Callable[Concatenate[Signature, P], T]", find)

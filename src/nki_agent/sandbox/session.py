@@ -146,9 +146,7 @@ class _Child:
         poller.register(self._channel, select.POLLIN)
         return self._has_answered and bool(poller.poll(0))
 
-    def _follow(
-        self, payload: bytes, frame: FrameReader, deadline_ns: int
-    ) -> OutcomeKind | None:
+    def _follow(self, payload: bytes, frame: FrameReader, deadline_ns: int) -> OutcomeKind | None:
         """Write and read until there is an answer or an end; what it is cut short for, if so."""
         left = memoryview(LENGTH.pack(len(payload)) + payload)
         poller = select.poll()

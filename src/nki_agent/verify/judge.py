@@ -1,7 +1,8 @@
 """The judge: runs a compiled kernel on secret inputs and compares it with the reference.
 
 Law: the same kernel, task, target and root seed give the same verdict but for its wall time. The
-reference runs after the kernel; outputs start as NaN; nothing a kernel says about itself is used.
+reference runs after the kernel, or ran for an earlier one on the same inputs; outputs start as NaN;
+nothing a kernel says about itself is used.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from nki_agent.task.conditioning import compare_fairly
 from nki_agent.task.family import Family
 from nki_agent.task.task import Scope, ShapeSet, Task
 from nki_agent.task.trial import Trial as TaskTrial
-from nki_agent.task.trial import expected, make_trials
+from nki_agent.task.trial import make_trials
 from nki_agent.task.undecided import accept_ties
 from nki_agent.verify.budget import memory_bytes_max, steps_max
 from nki_agent.verify.compiling import CompileResult, compile_kernel
+from nki_agent.verify.drawn import Drawn
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.look import Look, look_at
 from nki_agent.verify.speed import Speed, estimate_speed
@@ -102,6 +104,7 @@ class Judge:
             warm_up=REHEARSAL,
             allow_unsandboxed=allow_unsandboxed,
         )
+        self._drawn = Drawn()
         use_one_thread()
 
     def __enter__(self) -> Self:
@@ -161,6 +164,7 @@ class Judge:
         self, kernel: Kernel, task: Task, root_seed: int, scope: Scope, session: Session
     ) -> Verdict:
         start_ns = self._clock.monotonic_ns()
+        self._drawn.begin(task, root_seed)
         verdict = _Draft(kernel, task, self.target, root_seed, self.surface)
         claimed = task.dev if scope is Scope.PROOF else task.perf
         for shapes in task.shape_sets_in(scope):
@@ -205,7 +209,7 @@ class Judge:
         trips = Trips()
         for trial in make_trials(task, root_seed, shapes=shapes.name)[:number]:
             try:
-                result, found, trips = _run_trial(executable, task, trial, shapes)
+                result, found, trips = _run_trial(executable, task, trial, shapes, self._drawn)
             except KernelError as error:
                 # It compiled, and its run ended early: an index out of bounds, cores that wait.
                 return _Run(tuple(trials), (*findings, error.diagnostic))
@@ -218,9 +222,9 @@ class Judge:
 
 
 def _run_trial(
-    executable: Executable, task: Task, trial: TaskTrial, shapes: ShapeSet
+    executable: Executable, task: Task, trial: TaskTrial, shapes: ShapeSet, drawn: Drawn
 ) -> tuple[Trial, tuple[Diagnostic, ...], Trips]:
-    inputs = trial.inputs(task)
+    inputs = drawn.inputs(trial)
     # Values out of an instruction's range show on standard or on big inputs, or not at all.
     with_checks = trial.index == 0 or trial.family is Family.BIG
     run = executable.run(inputs, with_checks=with_checks)
@@ -229,7 +233,7 @@ def _run_trial(
     }
     for argument in shapes.updates:
         actual[argument.name] = run.updated.get(argument.name, inputs[argument.name])
-    wanted = expected(task, inputs, shapes=shapes.name)
+    wanted = drawn.expected(trial, inputs)
     actual = accept_ties(task, trial, inputs, wanted, actual)
     compared = compare_fairly(task, trial, wanted, actual, inputs=inputs)
     outputs = tuple(_output_error(name, found) for name, found in compared.items())
