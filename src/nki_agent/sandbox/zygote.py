@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -97,13 +97,14 @@ def _warm_up(boot: Boot) -> tuple[Callable[..., Any], Jail]:  # pragma: no cover
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(OUT_OF_MEMORY_SCORE)
     namespaces = layers.leave_namespaces(is_ringed=boot.ring.active)
-    for name in (*STANDARD_MODULES, *boot.preload):
-        importlib.import_module(name)
+    with nullcontext() if boot.guests else without_fork_hooks():
+        for name in (*STANDARD_MODULES, *boot.preload):
+            importlib.import_module(name)
+        entry = find_entry(boot.entry)
+        if boot.warm_up:
+            find_entry(boot.warm_up)()
     for name in CODECS:
         codecs.lookup(name)
-    entry = find_entry(boot.entry)
-    if boot.warm_up:
-        find_entry(boot.warm_up)()
     readable = [*list_standard_paths(standard), *list_package_paths(boot.own_packages)]
     jail = layers.prepare_jail(readable, ring=boot.ring, namespaces=namespaces)
     sys.dont_write_bytecode = True
@@ -113,6 +114,25 @@ def _warm_up(boot: Boot) -> tuple[Callable[..., Any], Jail]:  # pragma: no cover
     gc.collect()
     gc.freeze()
     return entry, jail
+
+
+@contextmanager
+def without_fork_hooks() -> Iterator[None]:
+    """Let modules that are imported meanwhile have nothing done in each child.
+
+    `random` would draw a seed and `threading` and `logging` make locks: half of what a fork costs.
+    A child has one thread, and chance that differs from child to child is of no use to a kernel.
+    """
+    register = os.register_at_fork
+    os.register_at_fork = _register_nothing  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os.register_at_fork = register
+
+
+def _register_nothing(**_hooks: object) -> None:
+    """What modules get in place of `os.register_at_fork`."""
 
 
 def find_entry(name: str) -> Callable[..., Any]:
