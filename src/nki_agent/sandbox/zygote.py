@@ -124,7 +124,7 @@ def without_fork_hooks() -> Iterator[None]:
     A child has one thread, and chance that differs from child to child is of no use to a kernel.
     """
     register = os.register_at_fork
-    os.register_at_fork = _register_nothing  # type: ignore[assignment]
+    os.register_at_fork = _register_nothing
     try:
         yield
     finally:
