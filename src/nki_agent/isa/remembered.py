@@ -15,7 +15,7 @@ import msgspec
 
 from nki_agent.isa.signature import Signature
 
-ANSWERS_MAX: Final = 8192
+ANSWERS_MAX: Final = 2048
 """Answers of one function; then all are forgotten: a loop of one kernel has some dozens."""
 KEY_BYTES_MAX: Final = 2048
 """Longer signatures are worked out each time: an attribute may hold megabytes."""
