@@ -53,8 +53,8 @@ def live_on(
         lock()
         _write_all(channel, JAILED)
         entry, asked_to_exit = make_entry(), None
-        while asked_to_exit is None and (request := _read_request(channel)) is not None:
-            asked_to_exit = answer(entry, request, channel)
+        while asked_to_exit is None and (payload := _read_request(channel)) is not None:
+            asked_to_exit = answer(entry, payload, channel)
         status = asked_to_exit or 0
     except BaseException as error:  # noqa: BLE001 - the process ends here, whatever it was
         _write_all(channel, FAILED + _describe(error))

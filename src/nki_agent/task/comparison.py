@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from nki_agent.isa.dtype import DType
 from nki_agent.task.cause import Case, Context
+from nki_agent.task.halves import BFLOAT16, to_single
 from nki_agent.task.pattern import Pattern, guess_pattern
 from nki_agent.task.picture import draw_tile
 from nki_agent.task.region import name_tile
@@ -28,7 +29,6 @@ from nki_agent.task.tolerance import (
     Gate,
     Tolerance,
 )
-from nki_agent.task.values import BFLOAT16, to_single
 
 Array = NDArray[Any]
 Reals = NDArray[np.float64]

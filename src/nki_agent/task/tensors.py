@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nki_agent.task.values import BFLOAT16, to_single
+from nki_agent.task.halves import BFLOAT16, to_single
 
 Array = NDArray[Any]
 
