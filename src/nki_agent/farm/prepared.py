@@ -38,7 +38,7 @@ TEXT_CHARACTERS: Final = 2000
 WARM_MODULES: Final = ("nki_agent.task.torch_reference", "numpy.random", "numpy.linalg")
 """Imported beforehand where their packages are installed."""
 YOUNG_OBJECTS_MAX: Final = 10_000
-"""Garbage is collected behind so many new objects; with Python's 700, a verdict pays for it twice."""
+"""New objects behind which garbage is collected: with Python's 700, twice in a verdict."""
 
 
 def main(arguments: str) -> None:  # pragma: no cover - in the prepared process
