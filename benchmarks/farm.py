@@ -2,10 +2,14 @@
 
 Four level-1 tasks at dev and odd sizes, six trials each. Goals:
 30 a second with one worker, 60 with two on two cores, a pool of two under 1.5 GB (PSS of all its
-processes, the sandboxes' included). The soak kills a worker after every so many verdicts, drawn
-from a seed; in the end every kernel must have exactly one verdict in the log, and memory,
-descriptors and processes must be flat: it prints them for the first and the last quarter.
+processes, the sandboxes' included). Beside it stands the CPU time of a verdict in all processes of
+the pool, which other work on the machine changes little. A group is that many kernels of one task
+on one root seed, as a training step judges them; goal: 1.5 s for 64 on two cores. The soak kills a
+worker after every so many verdicts, drawn from a seed; in the end every kernel must have exactly
+one verdict in the log, and memory, descriptors and processes must be flat: it prints them for the
+first and the last quarter.
 Run: python benchmarks/farm.py
+     python benchmarks/farm.py --group 64
      python benchmarks/farm.py --soak 10000 --kills
 """
 
@@ -41,6 +45,9 @@ SAMPLES = 100
 """Looks at memory and descriptors in one soak."""
 QUARTERS = 4
 ROUNDS_MAX = 5
+STEPS = 5
+CPU_FIELDS = slice(11, 15)
+"""utime, stime, cutime and cstime, counted from behind the command's name (proc(5))."""
 
 
 class Sample(NamedTuple):
@@ -62,6 +69,18 @@ def make_jobs(num: int, *, root: int) -> Iterator[Job]:
             kernel=Kernel.from_text(f"{texts[name]}\n# {number}\n"),
             task=HERE / "farm_tasks" / f"{name}.py",
             root_seed=seed_for(root, name, number),
+        )
+
+
+def make_group(name: str, num: int, *, step: int) -> Iterator[Job]:
+    """Different kernels of one task on one seed."""
+    text = (HERE / "farm_kernels" / f"{name}.py").read_text("utf-8")
+    for number in range(num):
+        yield Job(
+            id=f"{name}-{step}-{number}",
+            kernel=Kernel.from_text(f"{text}\n# {step} {number}\n"),
+            task=HERE / "farm_tasks" / f"{name}.py",
+            root_seed=seed_for(step, name),
         )
 
 
@@ -93,26 +112,58 @@ def take_sample(executor: LocalExecutor) -> Sample:
     )
 
 
+def read_cpu_seconds(pid: int) -> float:
+    """CPU time of a pool so far: its processes, and what they have waited for."""
+    ticks = 0
+    for process in find_descendants(pid):
+        with suppress(OSError):
+            fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2]
+            ticks += sum(map(int, fields.split()[CPU_FIELDS]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def measure(workers: int, *, num: int) -> None:
     with LocalExecutor(workers=workers) as executor:
         start = time.perf_counter()
         for job, end in run_many(make_jobs(WARM_ROUNDS * workers * len(NAMES), root=1), executor):
             assert isinstance(end, Judged), (job.id, end)
             assert end.verdict.right, (job.id, end)
-        warm = time.perf_counter()
+        assert executor.pid is not None
+        warm, cpu = time.perf_counter(), read_cpu_seconds(executor.pid)
         walls: dict[str, list[float]] = {}
         for job, end in run_many(make_jobs(num, root=2), executor):
             assert isinstance(end, Judged)
             walls.setdefault(job.task.stem, []).append(end.verdict.wall_ms)
-        seconds = time.perf_counter() - warm
+        seconds, cpu = time.perf_counter() - warm, read_cpu_seconds(executor.pid) - cpu
         sample = take_sample(executor)
     print(f"workers {workers}: {num / seconds:6.1f} verdicts a second (goal {30 * workers})")
+    print(f"  CPU ms of a verdict: {1e3 * cpu / num:.1f} ({num / cpu:.1f} a second of one core)")
     print("  median ms in the judge: ", end="")
     print(", ".join(f"{name} {statistics.median(ms):.1f}" for name, ms in walls.items()))
     in_judge = sum(map(sum, walls.values())) / 1e3 / workers
     print(f"  share of the time outside the judge: {100 * (1 - in_judge / seconds):.1f} %")
     print(f"  cold start to {WARM_ROUNDS * workers * len(NAMES)} verdicts: {warm - start:.1f} s")
     print(f"  pool {sample.pool_mib:.0f} MiB PSS in {sample.processes} processes (goal 1536)")
+
+
+def measure_group(num: int, *, workers: int) -> None:
+    """The time of each task's group: the least of some steps, each with kernels of its own."""
+    with LocalExecutor(workers=workers) as executor:
+        for _ in run_many(make_jobs(WARM_ROUNDS * workers * len(NAMES), root=1), executor):
+            pass
+        assert executor.pid is not None
+        for name in NAMES:
+            seconds, cpu = [], read_cpu_seconds(executor.pid)
+            for step in range(STEPS):
+                start = time.perf_counter()
+                ends = [end for _, end in run_many(make_group(name, num, step=step), executor)]
+                seconds.append(time.perf_counter() - start)
+                assert all(isinstance(end, Judged) and end.verdict.right for end in ends)
+            cpu = (read_cpu_seconds(executor.pid) - cpu) / (STEPS * num)
+            print(
+                f"{num} kernels of {name} with {workers} workers: {min(seconds):.2f} s "
+                f"(goal 1.5 for 64 with 2), CPU ms of a verdict {1e3 * cpu:.1f}"
+            )
 
 
 class Killer:
@@ -180,13 +231,17 @@ def soak(num: int, *, workers: int, kills: bool, seed: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Verdicts a second of the farm.")
     parser.add_argument("--num", type=int, default=240, help="verdicts to time")
-    parser.add_argument("--workers", type=int, default=2, help="workers of the soak")
+    parser.add_argument("--workers", type=int, default=2, help="workers of the soak and of a group")
+    parser.add_argument("--group", type=int, default=0, help="kernels of one task to time")
     parser.add_argument("--soak", type=int, default=0, help="verdicts of the soak")
     parser.add_argument("--kills", action="store_true", help="kill workers meanwhile")
     parser.add_argument("--seed", type=int, default=0, help="what the kills are drawn from")
     asked = parser.parse_args()
     if asked.soak:
         soak(asked.soak, workers=asked.workers, kills=asked.kills, seed=asked.seed)
+        return
+    if asked.group:
+        measure_group(asked.group, workers=asked.workers)
         return
     for workers in (1, 2):
         measure(workers, num=asked.num)

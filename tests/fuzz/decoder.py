@@ -11,7 +11,7 @@ import functools
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -61,6 +61,19 @@ class Replay:
     def __init__(self) -> None:
         """No answer yet."""
         self.data = b""
+
+    is_fresh = True
+
+    def open(self) -> Self:
+        """Itself: it has no child to keep."""
+        return self
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Nothing to end."""
 
     def run(self, _request: bytes) -> Outcome:
         """The answer, whatever is asked."""

@@ -6,6 +6,7 @@ import pytest
 
 from nki_agent.task.loader import load_task
 from nki_agent.task.task import Scope, Task
+from nki_agent.verify import compiling
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.verdict import Stage, Verdict
@@ -98,3 +99,13 @@ def test_kernel_that_refuses_a_shape_is_not_right(judge: Judge, task: Task) -> N
     source = HONEST.replace("    out =", "    assert x.shape[0] < 100\n    out =")
     assert judged(judge, task, source, Scope.PROOF).right
     assert judged(judge, task, source, Scope.CLAIM).stage is Stage.UNTRACEABLE
+
+
+def test_trace_that_an_earlier_one_spoils_is_made_anew(
+    judge: Judge, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "check_source", lambda *_arguments, **_keywords: [])
+    spoiling = "import math\n\nassert not hasattr(math, 'seen')\nmath.seen = 1\n"
+    verdict = judged(judge, task, spoiling + HONEST, Scope.ALL)
+    assert verdict.right, verdict.diagnostics
+    assert [t.shapes for t in verdict.trials] == ["dev"] * 5 + ["odd", "perf"]

@@ -115,5 +115,7 @@ def clean(text: object) -> str:
     to process.
     """
     start = _ADDRESS.sub("", str(text)[: 2 * TEXT_LIMIT])[: TEXT_LIMIT + 1]
+    if start.isprintable() and len(start) <= TEXT_LIMIT:
+        return start
     kept = "".join(c if c.isprintable() else " " if c in "\n\r\t" else "�" for c in start)
     return kept if len(kept) <= TEXT_LIMIT else kept[: TEXT_LIMIT - 1] + "…"

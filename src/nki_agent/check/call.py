@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from nki_agent.base.diagnostic import Diagnostic, Edit
 from nki_agent.check.api import ApiName, find_api_name, find_signature, show_signature
@@ -15,7 +16,7 @@ from nki_agent.isa.declaration import Declaration, Kind
 from nki_agent.isa.table import TABLE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Call:
     """One call, resolved to a public function."""
 
@@ -24,30 +25,30 @@ class Call:
     api: ApiName
     signature: inspect.Signature
 
-    @property
+    @cached_property
     def declaration(self) -> Declaration | None:
         """The instruction of `nki.isa` that is called, if it is one."""
         return TABLE.get(self.api.name) if self.api.module == "nki.isa" else None
 
-    @property
+    @cached_property
     def keywords(self) -> list[str]:
         """Keywords that the call names."""
         return [k.arg for k in self.node.keywords if k.arg is not None]
 
-    @property
+    @cached_property
     def has_spread(self) -> bool:
         """Whether arguments come from `*` or `**`."""
         starred = any(isinstance(a, ast.Starred) for a in self.node.args)
         return starred or any(k.arg is None for k in self.node.keywords)
 
-    @property
+    @cached_property
     def missing(self) -> list[str]:
         """Required parameters that the call leaves out."""
         parameters = list(self.signature.parameters.values())
         given = {p.name for p in parameters[: len(self.node.args)]} | set(self.keywords)
         return [p.name for p in parameters if _is_required(p) and p.name not in given]
 
-    @property
+    @cached_property
     def arguments(self) -> list[tuple[str, ast.expr]]:
         """Values by the name of their parameter; spread ones are left out."""
         if any(isinstance(a, ast.Starred) for a in self.node.args):
@@ -75,8 +76,15 @@ def _is_required(parameter: inspect.Parameter) -> bool:
     return parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
 
 
-def calls_of(project: Project) -> Iterator[Call]:
-    """Every direct call of a public function in code that can run."""
+def calls_of(project: Project) -> tuple[Call, ...]:
+    """Every direct call of a public function in code that can run; several rules ask."""
+    main = project.main
+    if not isinstance(main.calls, tuple):
+        main.calls = tuple(_find_calls(project))
+    return main.calls
+
+
+def _find_calls(project: Project) -> Iterator[Call]:
     for unit in project.live_units:
         for node in unit.all(ast.Call):
             api = find_api_name(unit.full_name(node.func))

@@ -54,6 +54,8 @@ class Unit:
     """Names that the unit binds itself."""
     values: object = None
     """What `check.values` has found out about the names, once it was asked."""
+    names: object = None
+    """The names of `nki` in it, once a rule has asked for them."""
 
     def all(self, kind: type[Node]) -> list[Node]:
         """Every node of one type, in source order."""
@@ -104,6 +106,8 @@ class ParsedFile:
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     full_names: dict[ast.AST, str | None] = field(default_factory=dict)
     """Answers of `Unit.full_name` so far."""
+    calls: object = None
+    """Of the main file: the project's calls of `nki`, once a rule has asked for them."""
     module: Unit = field(init=False)
 
     def name_of_module(self, full: str) -> str | None:
@@ -173,14 +177,17 @@ def _split(parsed: ParsedFile, tree: ast.Module) -> None:
     while stack:
         node, unit = stack.pop()
         kind = type(node)
-        unit.nodes.setdefault(kind, []).append(node)
+        alike = unit.nodes.get(kind)
+        if alike is None:
+            unit.nodes[kind] = [node]
+        else:
+            alike.append(node)
         bind = _BINDERS.get(kind)
         if bind is not None:
             bind(unit, node)
         if kind is not ast.Name and kind is not ast.Constant:
             children = _children(parsed, node, unit)
-            children.reverse()
-            stack.extend(children)
+            stack += children[::-1]
 
 
 _CHILD_FIELDS = {

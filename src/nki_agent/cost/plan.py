@@ -16,6 +16,7 @@ from nki_agent.cost.durations import clock_ghz, shared_ports, time_call
 from nki_agent.cost.transfer import Moves, Transfer, find_sources, plan_transfer
 from nki_agent.isa.declaration import Call
 from nki_agent.isa.enums import Engine, Memory
+from nki_agent.isa.remembered import remember
 from nki_agent.isa.signature import Operand, Signature
 from nki_agent.isa.table import TABLE
 from nki_agent.program.line import MEETINGS
@@ -94,13 +95,19 @@ def make_plans(
     moved: Sequence[tuple[int, Moves]] = (),
 ) -> tuple[Plan, ...]:
     """Price every signature of a Program, then those with operands that move at run time."""
-    calls = [Call(TABLE[s.op], s, chip) for s in signatures]
-    plans = tuple(_make_plan(c) for c in calls)
-    plans += tuple(_make_plan(calls[index], moves) for index, moves in moved)
+    plans = tuple([_price(s, chip) for s in signatures])
+    for index, moves in moved:
+        signature = signatures[index]
+        plans += (_make_plan(Call(TABLE[signature.op], signature, chip), moves),)
     lanes = find_lanes(plans)
     return tuple(
         p if p.transfer is None else replace(p, lanes=_held(p.transfer, lanes)) for p in plans
     )
+
+
+@remember
+def _price(signature: Signature, chip: ChipSpec) -> Plan:
+    return _make_plan(Call(TABLE[signature.op], signature, chip))
 
 
 def _make_plan(call: Call, moves: Moves = ()) -> Plan:

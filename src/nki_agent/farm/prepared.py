@@ -37,6 +37,8 @@ from nki_agent.sandbox.libc import open_process
 TEXT_CHARACTERS: Final = 2000
 WARM_MODULES: Final = ("nki_agent.task.torch_reference", "numpy.random", "numpy.linalg")
 """Imported beforehand where their packages are installed."""
+YOUNG_OBJECTS_MAX: Final = 10_000
+"""New objects behind which garbage is collected: with Python's 700, twice in a verdict."""
 
 
 def main(arguments: str) -> None:  # pragma: no cover - in the prepared process
@@ -66,6 +68,7 @@ def warm_up() -> None:  # pragma: no cover - in the prepared process
     sys.dont_write_bytecode = True
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS_MAX)
 
 
 class Nursery:  # pragma: no cover - in the prepared process

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from nki_agent.base.diagnostic import Diagnostic
 from nki_agent.chip.spec import ChipSpec
@@ -131,7 +132,7 @@ Cycles = Callable[[Call, Engine], float]
 EngineChoice = Callable[[Call], tuple[Engine, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Declaration:
     """One instruction of `nki.isa`."""
 
@@ -148,17 +149,17 @@ class Declaration:
     """Whether the public function takes `name=`, a label for people."""
     index: int = field(default=-1)
 
-    @property
+    @cached_property
     def tensor_parameters(self) -> tuple[Parameter, ...]:
         """Parameters that may hold a tensor, in call order: the order of a signature's operands."""
         return tuple(p for p in self.parameters if p.is_tensor or p.kind in (Kind.VALUE, Kind.WORD))
 
-    @property
+    @cached_property
     def register_parameters(self) -> tuple[Parameter, ...]:
         """Parameters that may hold a register, in call order."""
         return tuple(p for p in self.parameters if p.kind in (Kind.REGISTER, Kind.WORD))
 
-    @property
+    @cached_property
     def attribute_parameters(self) -> tuple[Parameter, ...]:
         """Parameters whose values are part of the signature."""
         return tuple(
@@ -169,6 +170,15 @@ class Declaration:
 
     def parameter(self, name: str) -> Parameter:
         """The parameter of this name, or of an operand's role; KeyError if there is none."""
+        found = self._by_name.get(name)
+        return self._find_parameter(name) if found is None else found
+
+    @cached_property
+    def _by_name(self) -> dict[str, Parameter]:
+        return {p.name: p for p in reversed(self.parameters) if OFFSET_SUFFIX not in p.name}
+
+    def _find_parameter(self, name: str) -> Parameter:
+        """The same for roles that are no parameter's name: of a list's part, of an offset."""
         role = name.removesuffix(OFFSET_SUFFIX)
         if role != name and self.parameter(role).is_tensor:
             return OFFSET_PARAMETER

@@ -35,30 +35,17 @@ class DType(StrEnum):
     UINT8 = "uint8"
     BOOL = "bool_"
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element in memory."""
-        return _ITEMSIZE[self]
-
-    @property
-    def is_float(self) -> bool:
-        """Whether it is a floating-point format; a packed one counts as neither kind."""
-        return self.value.startswith(("float", "bfloat", "tfloat")) and not self.is_packed
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether one element packs four 8-bit or 4-bit floats (the MX formats)."""
-        return self.value.endswith("_x4")
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether it is an integer format; bool_ counts as one."""
-        return not self.is_float and not self.is_packed
-
-    @property
-    def numpy_dtype(self) -> np.dtype:
-        """The NumPy (or ml_dtypes) format with the same bytes; tfloat32 is held as float32."""
-        return _NUMPY[self]
+    # Plain attributes, set below: every pass over a Program asks for them thousands of times.
+    itemsize: int
+    """Bytes of one element in memory."""
+    is_float: bool
+    """Whether it is a floating-point format; a packed one counts as neither kind."""
+    is_packed: bool
+    """Whether one element packs four 8-bit or 4-bit floats (the MX formats)."""
+    is_integer: bool
+    """Whether it is an integer format; bool_ counts as one."""
+    numpy_dtype: np.dtype
+    """The NumPy (or ml_dtypes) format with the same bytes; tfloat32 is held as float32."""
 
 
 _NUMPY: dict[DType, np.dtype] = {
@@ -81,7 +68,12 @@ _NUMPY: dict[DType, np.dtype] = {
     DType.UINT8: np.dtype(np.uint8),
     DType.BOOL: np.dtype(np.uint8),
 }
-_ITEMSIZE: dict[DType, int] = {dtype: numpy.itemsize for dtype, numpy in _NUMPY.items()}
+for _dtype, _numpy in _NUMPY.items():
+    _dtype.itemsize, _dtype.numpy_dtype = _numpy.itemsize, _numpy
+    _dtype.is_packed = _dtype.value.endswith("_x4")
+    _is_real = _dtype.value.startswith(("float", "bfloat", "tfloat"))
+    _dtype.is_float = _is_real and not _dtype.is_packed
+    _dtype.is_integer = not _is_real
 _NO_NUMPY = {d for d in DType if d in (DType.TFLOAT32, DType.BOOL) or d.is_packed}
 _BY_NUMPY: dict[np.dtype, DType] = {
     numpy: dtype for dtype, numpy in _NUMPY.items() if dtype not in _NO_NUMPY

@@ -17,13 +17,13 @@ class Memory(StrEnum):
     PRIVATE_HBM = "private_hbm"
     SHARED_HBM = "shared_hbm"
 
-    @property
-    def is_on_chip(self) -> bool:
-        """Whether it has a partition dimension."""
-        return self in (Memory.SBUF, Memory.PSUM)
+    is_on_chip: bool
+    """Whether it has a partition dimension."""
 
 
 ON_CHIP = (Memory.SBUF, Memory.PSUM)
+for _memory in Memory:
+    _memory.is_on_chip = _memory in ON_CHIP
 ANY_HBM = (Memory.HBM, Memory.PRIVATE_HBM, Memory.SHARED_HBM)
 
 

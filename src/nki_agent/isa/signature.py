@@ -30,7 +30,7 @@ class Pattern(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def shape(self) -> tuple[int, ...]:
         """Counts of every axis, the partition axis first where there is one."""
-        counts = tuple(count for _, count in self.free)
+        counts = tuple([count for _, count in self.free])
         return counts if self.partition is None else (self.partition[2], *counts)
 
     @property
@@ -41,13 +41,18 @@ class Pattern(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def free_elems(self) -> int:
         """Elements of one partition (of everything, in HBM)."""
-        return math.prod(count for _, count in self.free)
+        return math.prod([count for _, count in self.free])
 
     @property
     def extent(self) -> tuple[int, int]:
         """Lowest and highest byte offset of an element's first byte, relative to the offset."""
-        low = sum(min(0, stride * (count - 1)) for stride, count in self.free)
-        high = sum(max(0, stride * (count - 1)) for stride, count in self.free)
+        low = high = 0
+        for stride, count in self.free:
+            reach = stride * (count - 1)
+            if reach < 0:
+                low += reach
+            else:
+                high += reach
         return low, high
 
 

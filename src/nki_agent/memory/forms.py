@@ -7,8 +7,8 @@ of instructions costs little. Moved forms stand for accesses whose place is know
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.declaration import Call
 from nki_agent.isa.enums import Engine
+from nki_agent.isa.remembered import remember
 from nki_agent.isa.rules import engine_for
 from nki_agent.isa.signature import Operand, Signature
 from nki_agent.isa.table import TABLE
@@ -86,16 +87,52 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One form while the table grows."""
+    """One form, apart from which Program's signature it is of."""
 
+    place: int
+    """Which of its instruction's tensor operands it is of."""
     operand: Operand
-    signature: int
     reads: bool
     writes: bool
     on_tensor: bool
     is_matmul: bool
     is_dma: bool
+    reach: Reach
+    end: int
     may: bool = False
+
+    def moved_to(self, operand: Operand, *, may: bool) -> _Row:
+        """The same for what the operand touches once it is moved."""
+        return replace(self, operand=operand, may=may, **_find_reach(operand))
+
+
+class _Reached(TypedDict):
+    reach: Reach
+    end: int
+
+
+def _find_reach(operand: Operand) -> _Reached:
+    pattern, itemsize = operand.pattern, operand.dtype.itemsize
+    return {"reach": reach_of(pattern.free, itemsize), "end": pattern.extent[1] + itemsize}
+
+
+@remember
+def _rows_of(signature: Signature, chip: ChipSpec) -> tuple[_Row, ...]:
+    declaration = TABLE[signature.op]
+    engine = engine_for(Call(declaration, signature, chip))
+    return tuple(
+        _Row(
+            place=place,
+            operand=operand,
+            reads=reads,
+            writes=writes,
+            on_tensor=writes and engine is Engine.TENSOR,
+            is_matmul=writes and signature.op in MATMULS,
+            is_dma=declaration.cycles is None,
+            **_find_reach(operand),
+        )
+        for place, operand, reads, writes in parts_of(signature)
+    )
 
 
 class _Exact(NamedTuple):
@@ -120,38 +157,24 @@ class FormTable:
     def __init__(self, signatures: Sequence[Signature], chip: ChipSpec) -> None:
         """List the forms of every signature."""
         self._rows: list[_Row] = []
+        self._signatures: list[int] = []
         self._moved: dict[tuple[object, ...], int] = {}
         self._passed: dict[tuple[object, ...], _Passed] = {}
         self.place: list[int] = []
         """Which of its instruction's tensor operands a form is of."""
         counts: list[int] = []
         for index, signature in enumerate(signatures):
-            counts.append(self._add_signature(index, signature, chip))
+            rows = _rows_of(signature, chip)
+            counts.append(len(rows))
+            self._rows += rows
+            self._signatures += [index] * len(rows)
+        self.place += [row.place for row in self._rows]
         operands = [sum(not o.is_immediate for o in s.operands) for s in signatures]
         self.count = np.array(counts, np.int64)
         self.num_operands = np.array(operands, np.int64)
         self.first = np.cumsum(self.count) - self.count
         """The first form of each signature; `count` follow."""
         self.has_parts = self.place != [p for n in operands for p in range(n)]
-
-    def _add_signature(self, index: int, signature: Signature, chip: ChipSpec) -> int:
-        declaration = TABLE[signature.op]
-        engine = engine_for(Call(declaration, signature, chip))
-        before = len(self._rows)
-        for place, operand, reads, writes in parts_of(signature):
-            self.place.append(place)
-            self._rows.append(
-                _Row(
-                    operand=operand,
-                    signature=index,
-                    reads=reads,
-                    writes=writes,
-                    on_tensor=writes and engine is Engine.TENSOR,
-                    is_matmul=writes and signature.op in MATMULS,
-                    is_dma=declaration.cycles is None,
-                )
-            )
-        return len(self._rows) - before
 
     def move(
         self, form: int, offset: int, tensor: Tensor, dynamic: Dynamic, values: range | None
@@ -190,33 +213,21 @@ class FormTable:
         key = (form, operand, may)
         found = self._moved.get(key)
         if found is None:
-            row = self._rows[form]
             found = self._moved[key] = len(self._rows)
             self.place.append(self.place[form])
-            self._rows.append(
-                _Row(
-                    operand=operand,
-                    signature=row.signature,
-                    reads=row.reads,
-                    writes=row.writes,
-                    on_tensor=row.on_tensor,
-                    is_matmul=row.is_matmul,
-                    is_dma=row.is_dma,
-                    may=may,
-                )
-            )
+            self._rows.append(self._rows[form].moved_to(operand, may=may))
+            self._signatures.append(self._signatures[form])
         return found
 
     def finish(self) -> Forms:
         """The table as columns."""
         rows = self._rows
         operands = tuple(r.operand for r in rows)
-        reaches = tuple(reach_of(o.pattern.free, o.dtype.itemsize) for o in operands)
+        reaches = tuple([r.reach for r in rows])
         partition = [o.pattern.partition or (0, 1, 1) for o in operands]
-        high = [o.pattern.extent[1] + o.dtype.itemsize for o in operands]
         return Forms(
             operands=operands,
-            signatures=np.array([r.signature for r in rows], np.int64),
+            signatures=np.array(self._signatures, np.int64),
             reads=np.array([r.reads for r in rows], np.bool_),
             writes=np.array([r.writes for r in rows], np.bool_),
             on_tensor=np.array([r.on_tensor for r in rows], np.bool_),
@@ -226,7 +237,7 @@ class FormTable:
             reaches=reaches,
             dense_bytes=np.array([0 if r.dims else r.run_bytes for r in reaches], np.int64),
             low=np.array([r.low for r in reaches], np.int64),
-            end=np.array(high, np.int64),
+            end=np.array([r.end for r in rows], np.int64),
             partition_start=np.array([p[0] for p in partition], np.int64),
             partition_count=np.array([p[2] for p in partition], np.int64),
             partition_step=np.array([p[1] for p in partition], np.int64),

@@ -17,6 +17,7 @@ from nki_agent.isa.declaration import (
 )
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Memory
+from nki_agent.isa.remembered import remember
 from nki_agent.isa.signature import SCALAR_PATTERN, Operand, Signature
 from nki_agent.isa.table import TABLE
 from nki_agent.program.records import (
@@ -114,6 +115,7 @@ def _require_tensor(program: Program, tensor: Tensor) -> None:
     _require(good=not tensor.blocks, what="blocks of the other dialect")
 
 
+@remember
 def _require_signature(signature: Signature) -> None:
     declaration = TABLE.get(signature.op)
     _require(good=declaration is not None, what="unknown instruction")
@@ -258,13 +260,17 @@ class _OperandCounts:
     """How many tensors and registers each signature binds, and numbers of which types."""
 
     def __init__(self, program: Program) -> None:
-        signatures = program.signatures
-        self.tensors = [sum(not o.is_immediate for o in s.operands) for s in signatures]
-        self.immediates = [
-            tuple(int if o.dtype.is_integer else float for o in s.operands if o.is_immediate)
-            for s in signatures
-        ]
-        self.registers = [_num_registers(s) for s in signatures]
+        found = [_count_operands(s) for s in program.signatures]
+        self.tensors = [tensors for tensors, _, _ in found]
+        self.immediates = [immediates for _, immediates, _ in found]
+        self.registers = [registers for _, _, registers in found]
+
+
+@remember
+def _count_operands(signature: Signature) -> tuple[int, tuple[type[int | float], ...], int]:
+    immediates = [o for o in signature.operands if o.is_immediate]
+    types = tuple(int if o.dtype.is_integer else float for o in immediates)
+    return len(signature.operands) - len(immediates), types, _num_registers(signature)
 
 
 def _num_registers(signature: Signature) -> int:

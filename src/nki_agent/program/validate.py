@@ -21,6 +21,7 @@ from nki_agent.isa.declaration import (
     Kind,
 )
 from nki_agent.isa.enums import Memory
+from nki_agent.isa.remembered import remember
 from nki_agent.isa.rules import check_call
 from nki_agent.isa.signature import Operand, Pattern, Signature
 from nki_agent.isa.table import TABLE
@@ -96,8 +97,13 @@ def _check_signatures(program: Program, chip: ChipSpec) -> Iterator[Diagnostic]:
         first_stack.setdefault(instruction.signature, instruction.stack)
     for index, stack in first_stack.items():
         signature = program.signatures[index]
-        for finding in check_call(Call(TABLE[signature.op], signature, chip)):
+        for finding in _check_signature(signature, chip):
             yield _at(finding, program.stack(stack))
+
+
+@remember
+def _check_signature(signature: Signature, chip: ChipSpec) -> tuple[Diagnostic, ...]:
+    return tuple(check_call(Call(TABLE[signature.op], signature, chip)))
 
 
 def _at(finding: Diagnostic, where: Stack) -> Diagnostic:
@@ -147,16 +153,28 @@ class _OperandColumns:
     """Facts of every tensor operand of every signature, as columns."""
 
     def __init__(self, program: Program) -> None:
-        operands = [[o for o in s.operands if not o.is_immediate] for s in program.signatures]
-        flat = list(chain.from_iterable(operands))
-        count = np.array([len(o) for o in operands], np.int64)
+        rows = [_operand_rows(s) for s in program.signatures]
+        count = np.array([len(r) for r in rows], np.int64)
         self.spans = (np.cumsum(count) - count, count)
-        extents = [extent for s in program.signatures for extent in _extents(s)]
-        self.itemsize = np.array([o.dtype.itemsize for o in flat], np.int64)
-        self.low = np.array([low for low, _ in extents], np.int64)
-        self.high = np.array([high for _, high in extents], np.int64) + self.itemsize
-        self.memory = np.array([_MEMORY_NUMBER[o.memory] for o in flat if o.memory], np.int64)
-        self.partition_end = np.array([partition_end(o) for o in flat], np.int64)
+        columns = np.array(list(chain.from_iterable(rows)), np.int64).reshape(-1, _ROW_LENGTH).T
+        self.itemsize, self.low, self.high, self.memory, self.partition_end = columns
+
+
+@remember
+def _operand_rows(signature: Signature) -> tuple[tuple[int, int, int, int, int], ...]:
+    """Item size, lowest byte, one past the highest, memory, end of partitions of each operand."""
+    operands = [o for o in signature.operands if o.memory is not None]
+    return tuple(
+        (
+            o.dtype.itemsize,
+            low,
+            high + o.dtype.itemsize,
+            _MEMORY_NUMBER[o.memory],
+            partition_end(o),
+        )
+        for o, (low, high) in zip(operands, _extents(signature), strict=True)
+        if o.memory is not None
+    )
 
 
 def _extents(signature: Signature) -> Iterator[tuple[int, int]]:
@@ -184,6 +202,7 @@ class _TensorColumns:
         self.memory = np.array([_MEMORY_NUMBER[t.memory] for t in tensors], np.int64)
 
 
+_ROW_LENGTH = 5
 _MEMORY_NUMBER = {memory: number for number, memory in enumerate(Memory)}
 
 
@@ -294,6 +313,7 @@ def written_arguments(program: Program) -> set[int]:
     return written
 
 
+@remember
 def written_positions(signature: Signature) -> tuple[int, ...]:
     """Positions, among the tensor operands, of those that the instruction writes."""
     roles = set(TABLE[signature.op].written_roles(signature))
@@ -301,6 +321,7 @@ def written_positions(signature: Signature) -> tuple[int, ...]:
     return tuple(i for i, o in enumerate(tensors) if o.role in roles)
 
 
+@remember
 def read_positions(signature: Signature) -> tuple[int, ...]:
     """Positions, among the tensor operands, of those whose old contents the instruction reads."""
     declaration = TABLE[signature.op]

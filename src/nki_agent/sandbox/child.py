@@ -37,7 +37,7 @@ def live(
         data = read_all(payload)
         lock()
         _write_all(result, JAILED)
-        status = answer(entry, data, result)
+        status = answer(entry, data, result) or 0
     except BaseException as error:  # noqa: BLE001 - the process ends here, whatever it was
         _write_all(result, FAILED + _describe(error))
     finally:
@@ -52,9 +52,10 @@ def live_on(
     try:
         lock()
         _write_all(channel, JAILED)
-        entry, status = make_entry(), 0
-        while (request := _read_request(channel)) is not None and status == 0:
-            status = answer(entry, request, channel)
+        entry, asked_to_exit = make_entry(), None
+        while asked_to_exit is None and (payload := _read_request(channel)) is not None:
+            asked_to_exit = answer(entry, payload, channel)
+        status = asked_to_exit or 0
     except BaseException as error:  # noqa: BLE001 - the process ends here, whatever it was
         _write_all(channel, FAILED + _describe(error))
     finally:
@@ -77,8 +78,8 @@ def _read_exactly(channel: int, size: int) -> bytes | None:  # pragma: no cover 
     return bytes(data)
 
 
-def answer(entry: Entry, payload: bytes, result: int) -> int:
-    """Write the frame; the exit status."""
+def answer(entry: Entry, payload: bytes, result: int) -> int | None:
+    """Write the frame; where the entry asks to exit instead, the status that it asks for."""
     try:
         kind, data = RESULT, entry(payload)
         if not isinstance(data, bytes):
@@ -92,7 +93,7 @@ def answer(entry: Entry, payload: bytes, result: int) -> int:
     # Out of the handlers: the exception is gone, and with it what its frames held.
     _write_all(result, HEADER.pack(kind, len(data)))
     _write_all(result, data)
-    return 0
+    return None
 
 
 def _exit_status(code: object) -> int:

@@ -97,4 +97,4 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no result, for people; safe to print."""
     wall_ns: int
     max_rss_bytes: int
-    """Most memory in use, that of the warmed process (some 25 MB) included."""
+    """Most memory in use, that of the warmed process (some 25 MB) included; 0 if it lives on."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from nki_agent.base.errors import MachineError
 from nki_agent.sandbox.locate import OWN_PACKAGE, find_import_paths
@@ -25,6 +25,7 @@ from nki_agent.sandbox.outcome import (
     OutcomeKind,
     Status,
 )
+from nki_agent.sandbox.session import Session
 from nki_agent.sandbox.warm import LostError, WarmProcess
 from nki_agent.sandbox.wire import Boot
 
@@ -39,6 +40,8 @@ __all__ = [
     "require_enough",
     "status",
 ]
+
+Answer = TypeVar("Answer")
 
 DEFAULT_LIMITS: Final = Limits()
 ECHO: Final = "nki_agent.sandbox.child:echo"
@@ -56,6 +59,7 @@ class Sandbox:
             the rest of their packages; as root, where Python is in a private folder, only these.
         import_paths: Folders to find `entry` and `preload` in, after the installed packages. A
             kernel may read none of it but packages that are loaded from there.
+        warm_up: A callable of ours that is called once before the first child is forked.
         allow_unsandboxed: Run although this machine offers none of uid, Landlock and seccomp.
     """
 
@@ -66,6 +70,7 @@ class Sandbox:
         limits: Limits = DEFAULT_LIMITS,
         preload: Sequence[str] = (),
         import_paths: Sequence[str] = (),
+        warm_up: str = "",
         allow_unsandboxed: bool = False,
     ) -> None:
         """Start the warmed process; MachineError when it can't be, or must not be used."""
@@ -79,6 +84,7 @@ class Sandbox:
             preload=tuple(preload),
             import_paths=find_import_paths(modules, extra=import_paths),
             own_packages=(OWN_PACKAGE,),
+            warm_up=warm_up,
         )
         self._warm: WarmProcess | None = None
         self._finalizer: weakref.finalize[..., Sandbox] | None = None
@@ -104,12 +110,20 @@ class Sandbox:
         Raises:
             MachineError: The run could not begin, or the warmed process was lost twice.
         """
+        return self._attempt(lambda warm: warm.run(payload, limits or self._limits))
+
+    def open(self, *, limits: Limits | None = None) -> Session:
+        """Runs of one kernel, in one child while all goes well; no other run until it is closed."""
+        return Session(self._attempt, limits or self._limits)
+
+    def _attempt(self, work: Callable[[WarmProcess], Answer]) -> Answer:
+        """Do something with the warmed process, and once more if that is lost meanwhile."""
         for _ in range(ATTEMPTS):
             warm = self._warm
             if warm is None or warm.owner_pid != os.getpid():
                 warm = self._start()
             try:
-                return warm.run(payload, limits or self._limits)
+                return work(warm)
             except LostError:
                 self.close()
             except BaseException:

@@ -33,6 +33,7 @@ from nki_agent.sandbox.wire import (
     QUIT,
     RAISED,
     RUN,
+    STAY,
     TEXT_BYTES,
     Boot,
     End,
@@ -116,9 +117,9 @@ class WarmProcess:
             cut = self._follow(pipe, frame, deadline_ns=deadline_ns)
             if cut is not None:
                 self._tell(KILL)
-            end = self._read_end()
+            end = self.read_end()
             if cut is None:
-                cut = _drain(pipe, frame)
+                cut = drain(pipe, frame)
         finally:
             os.close(pipe)
         require_begun(frame, end)
@@ -208,7 +209,32 @@ class WarmProcess:
                 return None
         return OutcomeKind.TIMEOUT
 
-    def _read_end(self) -> End:
+    def open(self, limits: Limits) -> socket.socket:
+        """Start a child that answers request after request; our end of its channel.
+
+        `read_end` must follow before another is started.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with theirs:
+            try:
+                message = STAY + msgspec.msgpack.encode(limits)
+                socket.send_fds(self._control, [message], [theirs.fileno()])
+            except OSError as error:
+                ours.close()
+                raise LostError from error
+        return ours
+
+    def watch(self, poller: select.poll) -> int:
+        """Have the poller tell when a child has ended; under which descriptor it does."""
+        poller.register(self._control, select.POLLIN)
+        return self._control.fileno()
+
+    def kill(self) -> None:
+        """Have the child that runs now killed, if one does; `read_end` says when it is gone."""
+        self._tell(KILL)
+
+    def read_end(self) -> End:
+        """How a child ended; waits for it, and LostError when the warmed process does not say."""
         packet = self._receive(KILL_SECONDS)
         if not packet:
             raise LostError
@@ -260,7 +286,11 @@ def judge(
     whole = frame.frame() if code == 0 else None
     if whole is None:
         return OutcomeKind.EXITED, b"", f"ended with status {code} and without a result"
-    kind, data = whole
+    return read_frame(*whole, limits=limits)
+
+
+def read_frame(kind: bytes, data: bytes, *, limits: Limits) -> tuple[OutcomeKind, bytes, str]:
+    """Kind, data and detail of a run that gave a whole frame."""
     if kind == RAISED:
         return OutcomeKind.RAISED, b"", clean(data[:TEXT_BYTES].decode(errors="replace"))
     if kind == MEMORY:
@@ -323,10 +353,11 @@ def _fill(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def _drain(pipe: int, frame: FrameReader) -> OutcomeKind | None:
+def drain(pipe: int, frame: FrameReader) -> OutcomeKind | None:
     """Take what is left in the pipe of a child that is gone, without waiting for more."""
     os.set_blocking(pipe, False)
-    with suppress(BlockingIOError):
+    # A channel of which not all was read at the other end is reset.
+    with suppress(BlockingIOError, ConnectionError):
         while chunk := os.read(pipe, CHUNK_BYTES):
             frame.feed(chunk)
             if frame.is_over:

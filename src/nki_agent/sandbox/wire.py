@@ -8,6 +8,10 @@ Result pipe (written by a process that ran hostile code): `JAILED` before untrus
 `FAILED` and a text. Then one frame: a kind, the length, the bytes. A child can write any bytes
 here; only what comes before `JAILED` is ours, so a kernel cannot feign a failure of the machine.
 
+`STAY` and the limits, with one descriptor: the child's end of a channel. It writes `JAILED` or
+`FAILED` there as above; then each request is a length and bytes, and each reply a frame, until the
+channel is closed or `KILL` comes. The answer is an `End`, as for `RUN`.
+
 A warmed process for guests (long-lived children) takes `RUN` with the limits and one descriptor,
 the guest's end of its channel, and answers `Begun`; `KILL` and a process id ends that guest. Each
 guest's end is told once, unasked, as `Ended`. On the channel the guest writes `JAILED` or `FAILED`
@@ -24,6 +28,7 @@ import msgspec
 from nki_agent.sandbox.outcome import Layer, LayerState, Status
 
 RUN: Final = b"R"
+STAY: Final = b"S"
 KILL: Final = b"K"
 QUIT: Final = b"Q"
 PACKET_BYTES: Final = 1 << 16
@@ -91,10 +96,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
 class FrameReader:
     """Collects what a child writes, and says when it writes more than it may."""
 
-    def __init__(self, *, limit: int) -> None:
-        """Take at most `limit` bytes of data."""
+    def __init__(self, *, limit: int, is_jailed: bool = False) -> None:
+        """Take at most `limit` bytes of data; a child that answered before was jailed then."""
         self._limit = limit
-        self._head = bytearray()
+        self._head = bytearray(JAILED if is_jailed else b"")
         self._chunks: list[bytes] = []
         self._num_bytes = 0
         self.is_over = False
@@ -104,6 +109,14 @@ class FrameReader:
     def is_jailed(self) -> bool:
         """Whether untrusted code began to run."""
         return self._head[:1] == JAILED
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that still comes can make it a frame, or a better one."""
+        header = self._header()
+        if header is None:
+            return self.is_jailed and len(self._head) == len(JAILED) + HEADER.size
+        return self._num_bytes >= header[1]
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes from the pipe."""

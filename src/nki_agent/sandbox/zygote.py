@@ -16,8 +16,8 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,17 @@ from nki_agent.sandbox.hangup import ended_at_hangup
 from nki_agent.sandbox.jail import Jail
 from nki_agent.sandbox.libc import open_process
 from nki_agent.sandbox.outcome import Limits
-from nki_agent.sandbox.wire import KILL, PACKET_BYTES, QUIT, RUN, TEXT_BYTES, Boot, End, Ready
+from nki_agent.sandbox.wire import (
+    KILL,
+    PACKET_BYTES,
+    QUIT,
+    RUN,
+    STAY,
+    TEXT_BYTES,
+    Boot,
+    End,
+    Ready,
+)
 
 STANDARD_MODULES: Final = (
     *("abc", "ast", "base64", "bisect", "collections", "collections.abc", "contextlib", "copy"),
@@ -87,13 +97,14 @@ def _warm_up(boot: Boot) -> tuple[Callable[..., Any], Jail]:  # pragma: no cover
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(OUT_OF_MEMORY_SCORE)
     namespaces = layers.leave_namespaces(is_ringed=boot.ring.active)
-    for name in (*STANDARD_MODULES, *boot.preload):
-        importlib.import_module(name)
+    with nullcontext() if boot.guests else without_fork_hooks():
+        for name in (*STANDARD_MODULES, *boot.preload):
+            importlib.import_module(name)
+        entry = find_entry(boot.entry)
+        if boot.warm_up:
+            find_entry(boot.warm_up)()
     for name in CODECS:
         codecs.lookup(name)
-    entry = find_entry(boot.entry)
-    if boot.warm_up:
-        find_entry(boot.warm_up)()
     readable = [*list_standard_paths(standard), *list_package_paths(boot.own_packages)]
     jail = layers.prepare_jail(readable, ring=boot.ring, namespaces=namespaces)
     sys.dont_write_bytecode = True
@@ -103,6 +114,25 @@ def _warm_up(boot: Boot) -> tuple[Callable[..., Any], Jail]:  # pragma: no cover
     gc.collect()
     gc.freeze()
     return entry, jail
+
+
+@contextmanager
+def without_fork_hooks() -> Iterator[None]:
+    """Let modules that are imported meanwhile have nothing done in each child.
+
+    `random` would draw a seed and `threading` and `logging` make locks: half of what a fork costs.
+    A child has one thread, and chance that differs from child to child is of no use to a kernel.
+    """
+    register = os.register_at_fork
+    os.register_at_fork = _register_nothing
+    try:
+        yield
+    finally:
+        os.register_at_fork = register
+
+
+def _register_nothing(**_hooks: object) -> None:
+    """What modules get in place of `os.register_at_fork`."""
 
 
 def find_entry(name: str) -> Callable[..., Any]:
@@ -139,24 +169,29 @@ def serve(control: socket.socket, entry: child.Entry, jail: Jail) -> None:
         message, descriptors, _, _ = socket.recv_fds(control, PACKET_BYTES, 2)
         if not message or message == QUIT:
             return
-        if not message.startswith(RUN):
+        if not message.startswith((RUN, STAY)):
             continue
-        payload, result = descriptors
         limits: Limits = msgspec.msgpack.decode(message[len(RUN) :], type=Limits)
         try:
             pid = os.fork()
         except OSError as error:
             end = End(failure=f"fork: {error}")
-            os.close(payload)
-            os.close(result)
+            _close(descriptors)
         else:
             if pid == 0:  # pragma: no cover - in the child
+                *payload, result = descriptors
                 lock = partial(jail.enter, limits, keep=result, parent=zygote)
-                child.live(entry, payload=payload, result=result, lock=lock)
-            os.close(payload)
-            os.close(result)
+                if payload:
+                    child.live(entry, payload=payload[0], result=result, lock=lock)
+                child.live_on(lambda: entry, channel=result, lock=lock)
+            _close(descriptors)
             end = _watch(control, pid)
         control.send(msgspec.msgpack.encode(end))
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _watch(control: socket.socket, pid: int) -> End:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nki_agent.isa.declaration import Call
-from nki_agent.isa.signature import Operand
+from nki_agent.chip.spec import ChipSpec
+from nki_agent.isa.declaration import Call, Declaration
+from nki_agent.isa.remembered import remember
+from nki_agent.isa.signature import Operand, Signature
 from nki_agent.program.records import Tensor
 from nki_agent.program.validate import read_positions, written_positions
 from nki_agent.sim.axes import merge_axes
@@ -26,16 +28,7 @@ class Form(NamedTuple):
     @staticmethod
     def of(call: Call) -> Form:
         """The form of a call."""
-        signature = call.signature
-        operands = tuple(o for o in signature.operands if not o.is_immediate)
-        reads = frozenset(read_positions(signature))
-        is_matmul = signature.op in MATMULS
-        if is_matmul and signature.attribute("accumulate") is not True:
-            # Into a new tensor it overwrites.
-            reads -= {0}
-        if signature.op in PARTIAL:
-            reads |= frozenset(written_positions(signature))
-        return Form(call, operands, reads, is_matmul)
+        return _form_of(call.signature, call.declaration, call.chip)
 
     def can_write_whole(self, position: int, tensor: Tensor) -> bool:
         """Whether this operand, at offset 0, is written and is the whole of the tensor."""
@@ -51,3 +44,16 @@ def _covers(operand: Operand, tensor: Tensor) -> bool:
     elems = tensor.partition_bytes // operand.dtype.itemsize
     dense = ((operand.dtype.itemsize, elems),) if elems > 1 else ()
     return merge_axes(pattern.free) == dense
+
+
+@remember
+def _form_of(signature: Signature, declaration: Declaration, chip: ChipSpec) -> Form:
+    operands = tuple(o for o in signature.operands if not o.is_immediate)
+    reads = frozenset(read_positions(signature))
+    is_matmul = signature.op in MATMULS
+    if is_matmul and signature.attribute("accumulate") is not True:
+        # Into a new tensor it overwrites.
+        reads -= {0}
+    if signature.op in PARTIAL:
+        reads |= frozenset(written_positions(signature))
+    return Form(Call(declaration, signature, chip), operands, reads, is_matmul)

@@ -93,10 +93,13 @@ class Site:
         self.call = call
         self.write = write
         self.registers = registers
-        tensors = [o for o in call.signature.operands if not o.is_immediate]
-        numbers = [o for o in call.signature.operands if o.is_immediate]
-        self._positions = {o.role: i for i, o in enumerate(tensors)}
-        self._number_positions = {o.role: i for i, o in enumerate(numbers)}
+        operands = call.signature.operands
+        tensors = [o.role for o in operands if o.memory is not None]
+        numbers = [o.role for o in operands if o.memory is None]
+        self._operands = {o.role: o for o in operands}
+        self._axes: dict[str, Axes] = {}
+        self._positions = {role: i for i, role in enumerate(tensors)}
+        self._number_positions = {role: i for i, role in enumerate(numbers)}
         self._layouts = layouts
         self._known = known
         self._machine = machine
@@ -113,7 +116,7 @@ class Site:
 
     def operand(self, role: str) -> Operand:
         """The operand with this role."""
-        return self.call.get(role)
+        return self._operands[role]
 
     def has_tensor(self, role: str) -> bool:
         """Whether the operand is there and is a tensor."""
@@ -148,12 +151,17 @@ class Site:
 
     def axes(self, role: str) -> Axes:
         """The operand's walk over its buffer, the partition axis first where there is one."""
-        operand, layout = self.operand(role), self.layout(role)
-        free = tuple((stride * layout.widening, count) for stride, count in operand.pattern.free)
-        if operand.pattern.partition is None:
-            return free
-        _, step, count = operand.pattern.partition
-        return ((layout.row_bytes * step, count), *free)
+        known = self._axes.get(role)
+        if known is not None:
+            return known
+        pattern, layout = self._operands[role].pattern, self.layout(role)
+        widening = layout.widening
+        axes = [(stride * widening, count) for stride, count in pattern.free]
+        if pattern.partition is not None:
+            _, step, count = pattern.partition
+            axes.insert(0, (layout.row_bytes * step, count))
+        found = self._axes[role] = tuple(axes)
+        return found
 
     def tile_shape(self, *roles: str) -> Shape:
         """The shape (partitions, free...) in which these operands are walked together."""

@@ -13,7 +13,7 @@ every float format, 0xFF in every byte of a packed element, 0x7F in every byte o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,28 +43,26 @@ class Layout:
     partition_bytes: int
     is_precise: bool = True
     """Whether carried floats are rounded to their format."""
+    is_carried: bool = field(init=False, compare=False)
+    """Whether floats are held as float32."""
+    widening: int = field(init=False, compare=False)
+    """Buffer bytes for each byte of the tensor."""
+    row_bytes: int = field(init=False, compare=False)
+    """Buffer bytes of one partition."""
 
-    @property
-    def widening(self) -> int:
-        """Buffer bytes for each byte of the tensor."""
-        if self.dtype is None or not self.dtype.is_float:
-            return 1
-        return CARRIER_BYTES // self.dtype.itemsize
-
-    @property
-    def row_bytes(self) -> int:
-        """Buffer bytes of one partition."""
-        return self.partition_bytes * self.widening
+    def __post_init__(self) -> None:
+        """Work out what is asked for again and again."""
+        dtype = self.dtype
+        is_carried = dtype is not None and dtype.is_float
+        widening = CARRIER_BYTES // dtype.itemsize if dtype is not None and is_carried else 1
+        object.__setattr__(self, "is_carried", is_carried)
+        object.__setattr__(self, "widening", widening)
+        object.__setattr__(self, "row_bytes", self.partition_bytes * widening)
 
     @property
     def num_bytes(self) -> int:
         """Buffer bytes in all."""
         return self.partitions * self.row_bytes
-
-    @property
-    def is_carried(self) -> bool:
-        """Whether floats are held as float32."""
-        return self.dtype is not None and self.dtype.is_float
 
 
 class Place:

@@ -11,7 +11,8 @@ from itertools import chain
 import numpy as np
 
 from nki_agent.isa.dtype import DType
-from nki_agent.isa.signature import Operand
+from nki_agent.isa.remembered import remember
+from nki_agent.isa.signature import Operand, Signature
 from nki_agent.program.records import Init, Instruction, Program
 from nki_agent.program.validate import read_positions
 
@@ -36,13 +37,11 @@ class Usage:
 
 def find_usage(program: Program, body: list[Instruction]) -> Usage:
     """Go over the operands of all instructions once."""
-    forms = [[o for o in s.operands if not o.is_immediate] for s in program.signatures]
-    count = np.array([len(f) for f in forms], np.int64)
+    rows = [_marks_of(s) for s in program.signatures]
+    count = np.array([len(r) for r in rows], np.int64)
     start = np.cumsum(count) - count
-    marks = np.array([_mark(o) for o in chain.from_iterable(forms)], np.int64)
-    reads = np.zeros(len(marks), np.bool_)
-    for index, signature in enumerate(program.signatures):
-        reads[[int(start[index]) + p for p in read_positions(signature)]] = True
+    columns = np.array(list(chain.from_iterable(rows)), np.int64).reshape(-1, 2)
+    marks, reads = columns[:, 0], columns[:, 1].astype(np.bool_)
 
     signature_ids = np.fromiter((i.signature for i in body), np.int64, len(body))
     sizes = count[signature_ids]
@@ -67,6 +66,14 @@ def find_usage(program: Program, body: list[Instruction]) -> Usage:
         [_BY_MARK.get(mark) for mark in seen.tolist()],
         is_read.tolist(),
     )
+
+
+@remember
+def _marks_of(signature: Signature) -> tuple[tuple[int, bool], ...]:
+    """What each tensor operand is seen as, and whether its old contents are read."""
+    read = set(read_positions(signature))
+    operands = [o for o in signature.operands if not o.is_immediate]
+    return tuple((_mark(o), place in read) for place, o in enumerate(operands))
 
 
 def _mark(operand: Operand) -> int:

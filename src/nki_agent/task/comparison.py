@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from nki_agent.isa.dtype import DType
 from nki_agent.task.cause import Case, Context
+from nki_agent.task.halves import BFLOAT16, to_single
 from nki_agent.task.pattern import Pattern, guess_pattern
 from nki_agent.task.picture import draw_tile
 from nki_agent.task.region import name_tile
@@ -299,7 +300,7 @@ def _compare_equal(expected: Array, actual: Array) -> Comparison | None:
 
 def _compare_in_float32(expected: Array, actual: Array, tolerance: Tolerance) -> Comparison | None:
     wanted = expected.astype(np.float32).reshape(_row_shape(expected.shape))
-    difference = np.subtract(actual.astype(np.float32, copy=False).reshape(wanted.shape), wanted)
+    difference = np.subtract(to_single(actual).reshape(wanted.shape), wanted)
     row_wanted = np.vecdot(wanted, wanted).astype(np.float64)
     row_error = np.vecdot(difference, difference).astype(np.float64)
     square, error = float(row_wanted.sum()), float(row_error.sum())
@@ -360,8 +361,9 @@ def _measure(
     expected: Array, actual: Array, *, dtype: DType | None, row_floor: float = ROW_FLOOR
 ) -> _Errors:
     """All errors in float64. `dtype` None means integers, where nothing can overflow."""
-    wanted = np.atleast_1d(expected.astype(np.float64))
-    got = np.atleast_1d(actual.astype(np.float64))
+    exact = wanted = np.atleast_1d(expected.astype(np.float64, copy=False))
+    narrow = to_single(actual) if actual.dtype == BFLOAT16 else actual
+    got = np.atleast_1d(narrow.astype(np.float64))
     with np.errstate(invalid="ignore", over="ignore"):
         difference = got - wanted
     if np.isfinite(difference).all():
@@ -379,7 +381,7 @@ def _measure(
     norm = float(np.sqrt(np.vecdot(row_wanted, row_wanted)))
     error = float(np.sqrt(np.vecdot(row_error, row_error)))
     return _Errors(
-        expected=np.atleast_1d(expected.astype(np.float64)),
+        expected=exact,
         actual=got,
         difference=difference,
         not_finite=not_finite,

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nki_agent.task.halves import BFLOAT16, to_single
+
 Array = NDArray[Any]
 
 # Formats that NumPy knows through ml_dtypes only, with the integer of the same width.
@@ -48,7 +50,7 @@ def to_tensor(array: Array) -> torch.Tensor:
 
 def to_wide(array: Array, dtype: type[np.float32 | np.float64]) -> torch.Tensor:
     """A float32 or float64 tensor of an array of reals, with one copy."""
-    return torch.from_numpy(array.astype(dtype))
+    return torch.from_numpy((to_single(array) if array.dtype == BFLOAT16 else array).astype(dtype))
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -62,7 +62,7 @@ class UserFile:
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:
         folder = str(self.path.parent)
-        before = set(sys.modules)
+        before = list(sys.modules)
         if self.handed is None:
             sys.path.insert(_first_package_folder(), folder)
         else:
@@ -82,9 +82,11 @@ class UserFile:
             if inside is not None and found != inside:
                 self.default_dtype = found
 
-    def _keep_siblings(self, before: set[str]) -> None:
+    def _keep_siblings(self, before: list[str]) -> None:
         """Take modules of the task's folder out of `sys.modules`, until the next run."""
-        new = set(sys.modules) - before
+        if list(sys.modules) == before:
+            return  # the rule: it takes a tenth of the time that sets of all names do
+        new = set(sys.modules).difference(before)
         packages = {name.partition(".")[0] for name in before} if new else set()
         for name in new:
             top = name.partition(".")[0]

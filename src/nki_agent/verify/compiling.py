@@ -21,12 +21,12 @@ from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.memory.dependence import find_independent_results
 from nki_agent.memory.placement import Placement, place_program
-from nki_agent.nki.current.tracing import encode_request
+from nki_agent.nki.current.tracing import TraceRequest, encode_request
 from nki_agent.program.records import Program, TraceReply
 from nki_agent.program.stored import StoredError, decode_reply
 from nki_agent.program.validate import check_program
 from nki_agent.sandbox.outcome import Outcome, OutcomeKind
-from nki_agent.sandbox.pool import Sandbox
+from nki_agent.sandbox.session import Session
 from nki_agent.task.task import ShapeSet
 from nki_agent.verify.budget import check_work, elems_max
 from nki_agent.verify.kernel import Kernel
@@ -68,26 +68,22 @@ def compile_kernel(
     shapes: ShapeSet,
     *,
     target: Target,
-    sandbox: Sandbox,
+    session: Session,
     surface: Surface = Surface.NKI,
 ) -> CompileResult:
     """Everything that can be said about a kernel before it sees data."""
-    result = _compile(kernel, shapes, target=target, sandbox=sandbox, surface=surface)
+    result = _compile(kernel, shapes, target=target, session=session, surface=surface)
     return replace(result, diagnostics=tuple(map(bounded, result.diagnostics)))
 
 
 def _compile(
-    kernel: Kernel, shapes: ShapeSet, *, target: Target, sandbox: Sandbox, surface: Surface
+    kernel: Kernel, shapes: ShapeSet, *, target: Target, session: Session, surface: Surface
 ) -> CompileResult:
     findings = list(_check(tuple(kernel.files.items()), kernel.main, target, surface))
     if errors_of(findings):
         return CompileResult(stage=_stage(findings, Stage.REFUSED), diagnostics=tuple(findings))
     request = make_request(kernel, shapes, target, surface)
-    num_kills = count_memory_kills()
-    outcome = sandbox.run(encode_request(request))
-    if outcome.kind is OutcomeKind.KILLED and count_memory_kills() > num_kills:
-        raise MachineError("this machine ran out of memory while it traced a kernel")
-    program, traced = read_outcome(outcome)
+    program, traced = _trace(request, session)
     findings += traced
     if program is None:
         is_off = any(finding.code == OFF_SURFACE for finding in findings)
@@ -119,6 +115,25 @@ def _compile(
     return CompileResult(
         stage=stage_found, diagnostics=tuple(findings), program=program, placement=placement
     )
+
+
+def _trace(request: TraceRequest, session: Session) -> tuple[Program | None, list[Diagnostic]]:
+    """The Program, or why there is none; that it is not the fault of an earlier trace is sure."""
+    payload = encode_request(request)
+    was_fresh = session.is_fresh
+    program, findings = _trace_once(payload, session)
+    if program is None and not was_fresh:
+        session.close()
+        program, findings = _trace_once(payload, session)
+    return program, findings
+
+
+def _trace_once(payload: bytes, session: Session) -> tuple[Program | None, list[Diagnostic]]:
+    num_kills = count_memory_kills()
+    outcome = session.run(payload)
+    if outcome.kind is OutcomeKind.KILLED and count_memory_kills() > num_kills:
+        raise MachineError("this machine ran out of memory while it traced a kernel")
+    return read_outcome(outcome)
 
 
 @lru_cache(maxsize=CHECKED_MAX)

@@ -1,7 +1,8 @@
 """The judge: runs a compiled kernel on secret inputs and compares it with the reference.
 
 Law: the same kernel, task, target and root seed give the same verdict but for its wall time. The
-reference runs after the kernel; outputs start as NaN; nothing a kernel says about itself is used.
+reference runs after the kernel, or ran for an earlier one on the same inputs; outputs start as NaN;
+nothing a kernel says about itself is used.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from nki_agent.chip.spec import Target, load_chip
 from nki_agent.program.records import NO_TRIPS, Program, Trips
 from nki_agent.program.stored import encode_program
 from nki_agent.sandbox.pool import Limits, Sandbox
+from nki_agent.sandbox.session import Session
 from nki_agent.sim.execute import Executable, compile_program
 from nki_agent.sim.threads import use_one_thread
 from nki_agent.task.comparison import Comparison
@@ -32,10 +34,11 @@ from nki_agent.task.conditioning import compare_fairly
 from nki_agent.task.family import Family
 from nki_agent.task.task import Scope, ShapeSet, Task
 from nki_agent.task.trial import Trial as TaskTrial
-from nki_agent.task.trial import expected, make_trials
+from nki_agent.task.trial import make_trials
 from nki_agent.task.undecided import accept_ties
 from nki_agent.verify.budget import memory_bytes_max, steps_max
 from nki_agent.verify.compiling import CompileResult, compile_kernel
+from nki_agent.verify.drawn import Drawn
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.look import Look, look_at
 from nki_agent.verify.speed import Speed, estimate_speed
@@ -43,6 +46,7 @@ from nki_agent.verify.verdict import Hashes, OutputError, Stage, Trial, Verdict
 
 Array = NDArray[Any]
 TRACER = "nki_agent.nki.current.tracing:trace_bytes"
+REHEARSAL = "nki_agent.nki.current.rehearsal:rehearse"
 PRELOAD = (
     *("numpy", "numpy.random", "numpy.linalg", "ml_dtypes", "msgspec"),
     *("math", "typing", "enum", "dataclasses", "functools", "itertools", "collections"),
@@ -97,8 +101,10 @@ class Judge:
             TRACER,
             preload=PRELOAD,
             limits=TRACE_LIMITS if limits is None else limits,
+            warm_up=REHEARSAL,
             allow_unsandboxed=allow_unsandboxed,
         )
+        self._drawn = Drawn()
         use_one_thread()
 
     def __enter__(self) -> Self:
@@ -124,8 +130,12 @@ class Judge:
 
     def compile(self, kernel: Kernel, shapes: ShapeSet) -> CompileResult:
         """Check, trace and lay out a kernel at one choice of a task's sizes."""
+        with self._sandbox.open() as session:
+            return self._compile(kernel, shapes, session)
+
+    def _compile(self, kernel: Kernel, shapes: ShapeSet, session: Session) -> CompileResult:
         return compile_kernel(
-            kernel, shapes, target=self.target, sandbox=self._sandbox, surface=self.surface
+            kernel, shapes, target=self.target, session=session, surface=self.surface
         )
 
     def look(self, kernel: Kernel, shapes: ShapeSet) -> Look:
@@ -145,17 +155,21 @@ class Judge:
         """
         require_seed(root_seed)
         try:
-            return self._judge(kernel, task, root_seed, scope)
+            with self._sandbox.open() as session:
+                return self._judge(kernel, task, root_seed, scope, session)
         except MemoryError as error:
             raise MachineError("this machine ran out of memory while it judged a kernel") from error
 
-    def _judge(self, kernel: Kernel, task: Task, root_seed: int, scope: Scope) -> Verdict:
+    def _judge(
+        self, kernel: Kernel, task: Task, root_seed: int, scope: Scope, session: Session
+    ) -> Verdict:
         start_ns = self._clock.monotonic_ns()
+        self._drawn.begin(task, root_seed)
         verdict = _Draft(kernel, task, self.target, root_seed, self.surface)
         claimed = task.dev if scope is Scope.PROOF else task.perf
         for shapes in task.shape_sets_in(scope):
             verdict.begin(shapes)
-            compiled = self.compile(kernel, shapes)
+            compiled = self._compile(kernel, shapes, session)
             verdict.add_compiled(compiled)
             if compiled.stage is not None:
                 break
@@ -195,7 +209,7 @@ class Judge:
         trips = Trips()
         for trial in make_trials(task, root_seed, shapes=shapes.name)[:number]:
             try:
-                result, found, trips = _run_trial(executable, task, trial, shapes)
+                result, found, trips = _run_trial(executable, task, trial, shapes, self._drawn)
             except KernelError as error:
                 # It compiled, and its run ended early: an index out of bounds, cores that wait.
                 return _Run(tuple(trials), (*findings, error.diagnostic))
@@ -208,9 +222,9 @@ class Judge:
 
 
 def _run_trial(
-    executable: Executable, task: Task, trial: TaskTrial, shapes: ShapeSet
+    executable: Executable, task: Task, trial: TaskTrial, shapes: ShapeSet, drawn: Drawn
 ) -> tuple[Trial, tuple[Diagnostic, ...], Trips]:
-    inputs = trial.inputs(task)
+    inputs = drawn.inputs(trial)
     # Values out of an instruction's range show on standard or on big inputs, or not at all.
     with_checks = trial.index == 0 or trial.family is Family.BIG
     run = executable.run(inputs, with_checks=with_checks)
@@ -219,7 +233,7 @@ def _run_trial(
     }
     for argument in shapes.updates:
         actual[argument.name] = run.updated.get(argument.name, inputs[argument.name])
-    wanted = expected(task, inputs, shapes=shapes.name)
+    wanted = drawn.expected(trial, inputs)
     actual = accept_ties(task, trial, inputs, wanted, actual)
     compared = compare_fairly(task, trial, wanted, actual, inputs=inputs)
     outputs = tuple(_output_error(name, found) for name, found in compared.items())
@@ -339,9 +353,9 @@ class _Draft:
             bound_ns=None if speed is None else speed.bound.ns,
             bound_by=None if speed is None else speed.bound.resource.value,
             percent_of_bound=None if speed is None else speed.percent_of_bound,
-            limited_by=None if speed is None else speed.summary.limit_text,
+            limited_by=None if speed is None else speed.timeline.limit.text,
             utilisation={}
             if speed is None
-            else {e.engine.value: e.share for e in speed.summary.engines},
+            else {e.value: speed.timeline.utilisation(e) for e in speed.timeline.busy_ns},
             wall_ms=wall_ms,
         )

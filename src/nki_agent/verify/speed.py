@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from nki_agent.chip.spec import Target, load_chip
 from nki_agent.cost.bound import Bound, Work, bound_ns
@@ -16,13 +17,18 @@ from nki_agent.task.task import ShapeSet
 SHORT_BYTES = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Speed:
     """The estimate for one Program at one choice of the task's sizes."""
 
+    program: Program
     timeline: Timeline
     bound: Bound
-    summary: Summary
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Where the time goes, for who asks: a verdict has no need of it."""
+        return summarise(self.timeline, self.program, bound=self.bound)
 
     @property
     def percent_of_bound(self) -> float:
@@ -46,8 +52,7 @@ def estimate_speed(
     known = None if trips is None else dict(enumerate(trips.loops))
     timeline = schedule(program, chip, placement, trips=known)
     bound = bound_ns(make_work(shapes), chip, cores=program.launch.cores)
-    summary = summarise(timeline, program, bound=bound)
-    return Speed(timeline=timeline, bound=bound, summary=summary)
+    return Speed(program=program, timeline=timeline, bound=bound)
 
 
 def make_work(shapes: ShapeSet) -> Work:

@@ -52,8 +52,14 @@ def check(project: Project) -> Iterator[Diagnostic]:
                 yield at(unit, node, msgspec.structs.replace(finding, edits=edits))
 
 
-def names_of(unit: Unit) -> Iterator[tuple[ast.AST, ApiName]]:
-    """Every use and import of a name below `nki`, each dotted name once."""
+def names_of(unit: Unit) -> tuple[tuple[ast.AST, ApiName], ...]:
+    """Every use and import of a name below `nki`, each dotted name once; several rules ask."""
+    if not isinstance(unit.names, tuple):
+        unit.names = tuple(_find_names(unit))
+    return unit.names
+
+
+def _find_names(unit: Unit) -> Iterator[tuple[ast.AST, ApiName]]:
     parents = unit.file.parents
     nodes: list[ast.Attribute | ast.Name] = [*unit.all(ast.Attribute), *unit.all(ast.Name)]
     for node in nodes:

@@ -74,6 +74,8 @@ def get_nc_sub_version() -> int:
     return 0
 
 
+STOCKED = 3
+"""Traces of one kernel: at its proof's shapes and at those of its claim."""
 IN_LANGUAGE = ("device_print",)
 """Instructions whose function is in `nki.language`."""
 
@@ -242,9 +244,19 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-_STOCK = [build_modules()]
-"""Made beforehand for the first trace: a forked process has but one, and would have to copy every
-page that holds one of the names."""
+_STOCK: list[dict[str, ModuleType]] = []
+
+
+def stock_up() -> None:
+    """Make the modules of the next traces beforehand.
+
+    A forked process has few traces, and would have to copy every page that holds one of the names.
+    """
+    while len(_STOCK) < STOCKED:
+        _STOCK.append(build_modules())
+
+
+stock_up()
 
 
 def _take_out() -> dict[str, ModuleType]:

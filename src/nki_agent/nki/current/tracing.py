@@ -16,7 +16,8 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import ModuleType
+from functools import lru_cache
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 import msgspec
@@ -46,6 +47,8 @@ from nki_agent.program.validate import written_arguments
 
 ENTRY_NAME = "kernel"
 MODULE_NAME = "kernel_file"
+CODES_KEPT = 8
+VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 LNC_GENERATION = 3
 """First generation whose logical cores may be two physical ones (NKI, "Logical Neuron Cores")."""
 
@@ -189,10 +192,16 @@ def _trace_files(request: TraceRequest) -> Program:
     module = ModuleType(MODULE_NAME)
     module.__file__ = request.main
     sys.modules[MODULE_NAME] = module
-    exec(compile(source, request.main, "exec"), module.__dict__)
+    exec(_compile(source, request.main), module.__dict__)
     kernel = _find_entry(module, request.entry)
     launch = _launch_of(module, request.arguments)
     return run_entry(kernel, request.arguments, request.target, launch)
+
+
+@lru_cache(maxsize=CODES_KEPT)
+def _compile(source: str, name: str) -> CodeType:
+    """The code of a file; a kernel is traced at one choice of sizes after the other."""
+    return compile(source, name, "exec")
 
 
 def _find_entry(module: ModuleType, entry: str | None) -> Kernel:
@@ -290,6 +299,8 @@ def _argument_value(recorder: Recorder, spec: ArgumentSpec) -> object:
 
 
 def _require_signature(kernel: Kernel, arguments: Sequence[ArgumentSpec]) -> None:
+    if _surely_takes(kernel.function, len(arguments)):
+        return
     signature = inspect.signature(kernel.function)
     where = _first_line(kernel)
     try:
@@ -307,6 +318,15 @@ def _require_signature(kernel: Kernel, arguments: Sequence[ArgumentSpec]) -> Non
                 hint="forward inputs come first, then parameters and buffers",
             )
         ) from error
+
+
+def _surely_takes(function: object, num_arguments: int) -> bool:
+    """Whether a plain function takes so many positional arguments; `inspect` is slow at first."""
+    if not isinstance(function, FunctionType) or function.__dict__:
+        return False
+    code, defaults = function.__code__, function.__defaults__ or ()
+    is_plain = not code.co_kwonlyargcount and not code.co_flags & VARIADIC
+    return is_plain and code.co_argcount - len(defaults) <= num_arguments <= code.co_argcount
 
 
 def _results(
@@ -388,7 +408,7 @@ class _HelperFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         name = self._modules.get(module.__name__)
         if name is not None:
             module.__file__ = name
-            exec(compile(self._files[name], name, "exec"), module.__dict__)
+            exec(_compile(self._files[name], name), module.__dict__)
 
     def names(self) -> set[str]:
         """Modules that it can import."""
