@@ -30,7 +30,7 @@ from nki_agent.base.clock import SystemClock
 from nki_agent.base.seeds import rng_for
 from nki_agent.train.config import Compression, LinksPart
 from nki_agent.train.links import attach
-from nki_agent.train.pacing import count_sent_bytes, pace
+from benchmarks.pacing import count_sent_bytes, pace
 
 PROCESSES = 2
 ROWS, LENGTH = 2, 128

@@ -130,7 +130,7 @@ def run(
     def begin() -> ExitCode:
         search, asked = searching.resolve(turns, model=model, mode=mode)
         kept = None if archive is None else read_archive(archive)
-        chosen = _open_suite(suite, model, writing_in.resolve(), machine)
+        chosen = _open_suite(suite, model, (surface := writing_in.resolve()), machine)
         config = EvalConfig(
             versions=make_versions(chosen, _find_baseline(chosen)),
             split=_name_split(split, suite=suite, task=task),
@@ -139,11 +139,9 @@ def run(
             mode=mode,
             targets=read_targets(target),
             samples=samples,
-            surface=writing_in.surface,
-            limits=widen(
-                spending.make_limits(asked, mode=mode, surface=writing_in.surface), search
-            ),
-            level_turns=choose_level_turns(asked, mode=mode, surface=writing_in.surface),
+            surface=surface,
+            limits=widen(spending.make_limits(asked, mode=mode, surface=surface), search),
+            level_turns=choose_level_turns(asked, mode=mode, surface=surface),
             perf=perf,
             seed=choose_seed(seed, model),
             allow_unsandboxed=allow_unsandboxed,

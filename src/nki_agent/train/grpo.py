@@ -18,19 +18,19 @@ from nki_agent.base.clock import Clock
 from nki_agent.base.hashes import hash_text
 from nki_agent.base.seeds import rng_for
 from nki_agent.farm.executor import Executor
-from nki_agent.train.arguments import common_arguments, guard_memory, hush, remove_printer
+from nki_agent.train.arguments import common_arguments, guard_memory, hush
 from nki_agent.train.benches import make_way
 from nki_agent.train.config import GrpoConfig
-from nki_agent.train.curves import draw_curves
-from nki_agent.train.folder import Summary, TrainingFolder, is_first_process, note_versions, say
+from nki_agent.train.course import prepare, store, train
+from nki_agent.train.folder import Summary, TrainingFolder
 from nki_agent.train.groups import plan_tasks, require_whole_groups
 from nki_agent.train.measuring import Measuring
 from nki_agent.train.reward import find_reward
 from nki_agent.train.rollouts import Rollouts
 from nki_agent.train.shelf import Shelf
-from nki_agent.train.trainers import LinkedGrpoTrainer, link
+from nki_agent.train.trainers import LinkedGrpoTrainer
 from nki_agent.train.trying import make_trying
-from nki_agent.train.weights import add_adapter, load_model, load_template, require_model, save
+from nki_agent.train.weights import add_adapter, load_model, load_template, require_model
 
 FINAL = ("reward", "right", "compiled", "equal_groups")
 
@@ -66,9 +66,7 @@ def run_grpo(
         tasks_per_step=config.tasks_per_step,
         rng=rng_for(config.seed, "curriculum"),
     )
-    if is_first_process():
-        note_versions(folder, data=hash_text("".join(row.sha256 for row in rows)))
-        folder.drop_torn_checkpoints()
+    prepare(folder, data=hash_text("".join(row.sha256 for row in rows)))
     way = make_way(config.generation, template, target=config.target)
     rollouts = Rollouts(config, way, shelf, executor=executor, clock=clock, folder=folder)
     with guard_memory("a smaller `batch`, or fewer `generation.completion_tokens`"):
@@ -87,30 +85,10 @@ def run_grpo(
             processing_class=template.tokenizer,
             callbacks=[Measuring(folder), *make_trying(config, template, folder, executor, clock)],
         )
-        remove_printer(trainer)
-        link(trainer, config.links)
-        checkpoint = folder.find_checkpoint()
-        if checkpoint is not None:
-            say(f"going on from {checkpoint.name}")
-        step = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
-        folder.forget_after(step)
-        rollouts.remember()
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        train(trainer, folder, config.links)
     shelf.close()
-    summary = Summary(
-        steps=trainer.state.global_step,
-        parameters=sum(p.numel() for p in model.parameters()),
-        trainable=sum(p.numel() for p in model.parameters() if p.requires_grad),
-        rows=len(rows),
-        left_out=0,
-        final=_list_final(folder),
-    )
-    trained = trainer.accelerator.unwrap_model(trainer.model)
-    if is_first_process():
-        save(trained, template, folder.model)
-        draw_curves(folder.read_measures(), folder.curves)
-        folder.write_summary(summary)
-    return summary
+    final = _list_final(folder)
+    return store(trainer, template, folder, rows=len(rows), left_out=0, final=final)
 
 
 def make_arguments(config: GrpoConfig, folder: TrainingFolder, *, own_attempts: int) -> TrlConfig:

@@ -74,11 +74,15 @@ class Rollouts:
         self._clock = clock
         self._folder = folder
         self._reward = find_reward(config.reward)
+        self._has_begun = False
         self._measures: list[tuple[str, float]] = []
         self._records = Records(baseline_ns=shelf.find_baselines(config.target.value))
 
-    def remember(self) -> None:
-        """Take the best latencies from the lines of earlier steps."""
+    def _remember(self) -> None:
+        """Take the best latencies from the lines of earlier steps, once."""
+        if self._has_begun:
+            return
+        self._has_begun = True
         if not self._folder.attempts.exists():
             return
         best = self._records.best_ns
@@ -89,6 +93,7 @@ class Rollouts:
 
     def roll_out(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """Tokens and rewards for the tasks that `prompts` name, each as often as it is there."""
+        self._remember()
         size = self._config.attempts
         step = int(trainer.state.global_step)
         entries = [self._shelf.take(self._rows[prompt]) for prompt in prompts[::size]]

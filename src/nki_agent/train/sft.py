@@ -17,22 +17,16 @@ from trl.trainer.sft_config import SFTConfig as TrlConfig
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import UsageError
 from nki_agent.farm.executor import Executor
-from nki_agent.train.arguments import common_arguments, guard_memory, hush, remove_printer
+from nki_agent.train.arguments import common_arguments, guard_memory, hush
 from nki_agent.train.config import SftConfig
-from nki_agent.train.curves import draw_curves
+from nki_agent.train.course import prepare, store, train
 from nki_agent.train.dialogues import Dialogues, read_dialogues, tokenize_all
-from nki_agent.train.folder import (
-    Summary,
-    TrainingFolder,
-    is_first_process,
-    note_versions,
-    say,
-)
+from nki_agent.train.folder import Summary, TrainingFolder, say
 from nki_agent.train.measuring import Measuring
 from nki_agent.train.tokens import Template
-from nki_agent.train.trainers import LinkedSftTrainer, link
+from nki_agent.train.trainers import LinkedSftTrainer
 from nki_agent.train.trying import make_trying
-from nki_agent.train.weights import add_adapter, load_model, load_template, require_model, save
+from nki_agent.train.weights import add_adapter, load_model, load_template, require_model
 
 FINAL = ("loss", "eval_loss", "mean_token_accuracy", "eval_mean_token_accuracy")
 
@@ -69,11 +63,9 @@ def run_sft(
         config.data, split=config.data.split, limit=config.data.limit, seed=config.seed
     )
     template = load_template(config.model)
-    train = make_rows(data, template, max_tokens=config.data.max_tokens)
+    rows = make_rows(data, template, max_tokens=config.data.max_tokens)
     held_out = _read_held_out(config, template)
-    if is_first_process():
-        note_versions(folder, data=data.digest)
-        folder.drop_torn_checkpoints()
+    prepare(folder, data=data.digest)
     with guard_memory("a smaller `batch` with a larger `accumulate`, or fewer `data.max_tokens`"):
         torch.manual_seed(config.seed)
         model = load_model(config.model)
@@ -81,35 +73,22 @@ def run_sft(
             model = add_adapter(model, config.lora)
         trainer = LinkedSftTrainer(
             model=model,
-            args=make_arguments(config, folder, num_rows=len(train.dataset)),
-            train_dataset=train.dataset,
+            args=make_arguments(config, folder, num_rows=len(rows.dataset)),
+            train_dataset=rows.dataset,
             eval_dataset=held_out,
             processing_class=template.tokenizer,
             callbacks=[Measuring(folder), *make_trying(config, template, folder, executor, clock)],
         )
-        remove_printer(trainer)
-        link(trainer, config.links)
-        checkpoint = folder.find_checkpoint()
-        if checkpoint is not None:
-            say(f"going on from {checkpoint.name}")
-        folder.forget_after(_step_of(checkpoint))
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        train(trainer, folder, config.links)
         final = _measure_end(trainer, has_held_out=held_out is not None)
-    summary = Summary(
-        steps=trainer.state.global_step,
-        parameters=sum(p.numel() for p in model.parameters()),
-        trainable=sum(p.numel() for p in model.parameters() if p.requires_grad),
-        rows=len(train.dataset),
-        left_out=train.left_out,
+    return store(
+        trainer,
+        template,
+        folder,
+        rows=len(rows.dataset),
+        left_out=rows.left_out,
         final=final,
     )
-    trained = trainer.accelerator.unwrap_model(trainer.model)
-    if is_first_process():
-        trained.config.output_router_logits = False
-        save(trained, template, folder.model)
-        draw_curves(folder.read_measures(), folder.curves)
-        folder.write_summary(summary)
-    return summary
 
 
 def require_packing(config: SftConfig) -> None:
