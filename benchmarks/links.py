@@ -26,11 +26,11 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
+from benchmarks.pacing import count_sent_bytes, pace
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.seeds import rng_for
 from nki_agent.train.config import Compression, LinksPart
 from nki_agent.train.links import attach
-from benchmarks.pacing import count_sent_bytes, pace
 
 PROCESSES = 2
 ROWS, LENGTH = 2, 128
@@ -98,7 +98,7 @@ def train(rank: int, trial: Trial, store: str, out: str) -> None:
     pace(trial.mbit * MBIT)
     clock = SystemClock()
     model = DistributedDataParallel(make_model())
-    after_step = attach(model, LinksPart(compression=trial.compression), clock=clock)
+    attached = attach(model, LinksPart(compression=trial.compression), clock=clock)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     text = read_text()
     held_out, rest = text[: len(text) // 10], text[len(text) // 10 :]
@@ -110,8 +110,9 @@ def train(rank: int, trial: Trial, store: str, out: str) -> None:
         model(input_ids=batch, labels=batch).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        after_step()
+        attached.after_step()
         times.append((clock.monotonic_ns() - start_ns) / MS_NS)
+    attached.after_last()
     sent = count_sent_bytes() - begun
     batch = draw(held_out, HELD_OUT_ROWS, "held out")
     with torch.no_grad():

@@ -19,6 +19,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
 )
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.algorithms.model_averaging.utils import average_parameters
 from torch.nn.parallel import DistributedDataParallel
 
 from nki_agent.base.clock import Clock
@@ -184,17 +185,25 @@ def _peers() -> list[int]:
     return [rank for rank in range(dist.get_world_size()) if rank != dist.get_rank()]
 
 
-def attach(model: DistributedDataParallel, part: LinksPart, *, clock: Clock) -> Callable[[], None]:
-    """Register the hook that the config names; what is returned must be called after each step."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """What must be called after each step, and after the last one."""
+
+    after_step: Callable[[], None]
+    after_last: Callable[[], None]
+
+
+def attach(model: DistributedDataParallel, part: LinksPart, *, clock: Clock) -> Attached:
+    """Register the hook that the config names."""
     match part.compression:
         case Compression.NONE:
-            return _do_nothing
+            return NOTHING
         case Compression.BF16:
             model.register_comm_hook(None, bf16_hook)
-            return _do_nothing
+            return NOTHING
         case Compression.TOP_K:
             model.register_comm_hook(TopK(part=part, clock=clock), top_k_hook)
-            return _do_nothing
+            return NOTHING
         case Compression.POWER_SGD:
             state = PowerSGDState(
                 process_group=None,
@@ -202,12 +211,12 @@ def attach(model: DistributedDataParallel, part: LinksPart, *, clock: Clock) -> 
                 start_powerSGD_iter=POWER_SGD_START,
             )
             model.register_comm_hook(state, powerSGD_hook)
-            return _do_nothing
+            return NOTHING
         case Compression.LOCAL_SGD:
             return _attach_local(model, part)
 
 
-def _attach_local(model: DistributedDataParallel, part: LinksPart) -> Callable[[], None]:
+def _attach_local(model: DistributedDataParallel, part: LinksPart) -> Attached:
     """Each process steps alone; every so many steps all take the mean of their weights."""
     alone: Any = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
     make: Any = PostLocalSGDState
@@ -220,8 +229,17 @@ def _attach_local(model: DistributedDataParallel, part: LinksPart) -> Callable[[
     def average() -> None:
         averager.average_parameters(model.parameters())
 
-    return average
+    everyone = dist.group.WORLD
+    assert everyone is not None
+
+    def average_last() -> None:
+        average_parameters(iter(model.parameters()), everyone)
+
+    return Attached(after_step=average, after_last=average_last)
 
 
 def _do_nothing() -> None:
     """Whole gradients need nothing after a step."""
+
+
+NOTHING: Final = Attached(after_step=_do_nothing, after_last=_do_nothing)

@@ -7,7 +7,6 @@ and leaves as it was, so a resumed training would begin with the first model's e
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from torch.nn.parallel import DistributedDataParallel
@@ -17,7 +16,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 
 from nki_agent.base.clock import Clock, SystemClock
 from nki_agent.train.config import LinksPart
-from nki_agent.train.links import attach
+from nki_agent.train.links import Attached, attach
 
 
 class _Linked:
@@ -27,12 +26,12 @@ class _Linked:
     is_fsdp_enabled: bool
     links: LinksPart = LinksPart()
     clock: Clock = SystemClock()
-    _after_step: Callable[[], None] | None = None
+    attached: Attached | None = None
 
     def training_step(self, model: Any, *others: Any, **more: Any) -> Any:
         """The first one finds the model wrapped, which is when a hook can be registered."""
-        if self._after_step is None and isinstance(model, DistributedDataParallel):
-            self._after_step = attach(model, self.links, clock=self.clock)
+        if self.attached is None and isinstance(model, DistributedDataParallel):
+            self.attached = attach(model, self.links, clock=self.clock)
         return super().training_step(model, *others, **more)  # type: ignore[misc]
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -65,8 +64,14 @@ class AfterStep(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Called by the trainer."""
         del args, state, control
-        if self.trainer is not None and self.trainer._after_step is not None:
-            self.trainer._after_step()
+        if self.trainer is not None and self.trainer.attached is not None:
+            self.trainer.attached.after_step()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Called by the trainer."""
+        del args, state, control
+        if self.trainer is not None and self.trainer.attached is not None:
+            self.trainer.attached.after_last()
 
 
 def link(trainer: LinkedSftTrainer | LinkedGrpoTrainer, part: LinksPart) -> None:
