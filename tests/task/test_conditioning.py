@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from nki_agent.bench.suite import TASKS
 from nki_agent.task.conditioning import compare_fairly
 from nki_agent.task.loader import load_task
+from nki_agent.task.reference import Precision
 from nki_agent.task.task import Task
-from nki_agent.task.trial import Trial, compare_outputs, expected, make_trials
+from nki_agent.task.trial import Trial, compare_outputs, expected, make_trials, stand_in
 
 Array = NDArray[Any]
 ROOT_SEED = 31
@@ -51,3 +52,36 @@ def test_ordinary_draw_has_no_room_beyond_its_limits(triplet: Task) -> None:
     assert is_right(triplet, trial, error=ROUNDINGS) == (True, True)
     for error in (2e-3, 5e-3, 1e-2):
         assert is_right(triplet, trial, error=error) == (False, False)
+
+
+@pytest.fixture(scope="module")
+def decode() -> Task:
+    return load_task(TASKS / "l3-mla-decode-absorbed-bf16.py")
+
+
+def find_hard_trial(task: Task) -> tuple[Trial, Any, Any, Any]:
+    """A draw on which the reference in its own bfloat16 is over the limits."""
+    for seed in range(1000, 1040):
+        for trial in make_trials(task, seed):
+            if trial.shapes == task.dev.name:
+                inputs = trial.inputs(task)
+                wanted = expected(task, inputs)
+                own = stand_in(task.dev, inputs, Precision.OWN)
+                found = compare_outputs(task, trial, wanted, own)
+                if not all(comparison.right for comparison in found.values()):
+                    return trial, inputs, wanted, own
+    raise AssertionError("no such draw any more: choose another task")
+
+
+def test_the_reference_in_the_tasks_own_format_is_right_on_every_draw(decode: Task) -> None:
+    trial, inputs, wanted, own = find_hard_trial(decode)
+    fairly = compare_fairly(decode, trial, wanted, own, inputs=inputs)
+    assert all(comparison.right for comparison in fairly.values())
+
+
+def test_outputs_of_other_inputs_are_wrong_on_a_hard_draw_too(decode: Task) -> None:
+    trial, inputs, wanted, _ = find_hard_trial(decode)
+    others = {name: np.roll(array, 1, axis=-1) for name, array in inputs.items()}
+    stale = stand_in(decode.dev, others, Precision.OWN)
+    found = compare_fairly(decode, trial, wanted, stale, inputs=inputs)
+    assert not any(comparison.right for comparison in found.values())

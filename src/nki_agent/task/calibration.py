@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError, UnfitTaskError
 from nki_agent.base.seeds import seed_for
-from nki_agent.isa.dtype import DType
 from nki_agent.task.comparison import compare
-from nki_agent.task.conditioning import SLACKS, need_of, slack_for
+from nki_agent.task.conditioning import HONEST_SHARE, SLACKS, is_narrow, need_of, slack_for
 from nki_agent.task.family import (
     BIG_GRID,
     BIG_LADDER,
@@ -56,8 +55,6 @@ from nki_agent.task.trial import arrange, round_results, stand_in
 
 Array = NDArray[Any]
 
-HONEST_SHARE = 0.5
-"""Part of the tolerance that an honest stand-in may use up."""
 CALM_SHARE = 0.1
 """A stand-in that uses up less on the first draw needs no further one."""
 NUM_DRAWS = 3
@@ -312,7 +309,7 @@ def _settle_families(state: Calibration) -> None:
     can_shift = any(s.is_shiftable for s in state.sampler.sources)
     shifted = (BIG_SPIKED, BIG_SHIFTED) if can_shift else ()
     # What is rounded to 16 bits between two products turns nearly equal peaks around.
-    is_wide = not _is_narrow(state.shapes)
+    is_wide = not is_narrow(state.shapes)
     weighed = (BIG_WEIGHED,) if state.weighs and is_wide else ()
     outlying = BIG_OUTLYING if state.reduces else ()
     big = (*shifted, *weighed, *outlying, *BIG_LADDER)
@@ -338,8 +335,11 @@ def _settle_family(
                 f"{family} trials scale inputs by {rung.factor:g}: the reference does not survive "
                 f"{ladder[0].factor:g}"
             )
-        if _is_narrow(state.shapes):
+        if is_narrow(state.shapes):
             needed = max(needed, _try_scale(state, rung, Precision.OWN, factor=factor))
+            # Outliers are worth no limits under which nothing is left to find.
+            if rung.outlier and needed > SLACKS[-1]:
+                continue
         slack = slack_for(needed)
         if family is Family.TINY and state.cancels:
             slack = max(slack, CANCELLING_SLACK)
@@ -348,12 +348,6 @@ def _settle_family(
         return replace(rung, slack=slack)
     state.notes.append(f"{family} trials are standard ones: the reference survives no other scale")
     return STANDARD_SCALE
-
-
-def _is_narrow(shapes: ShapeSet) -> bool:
-    """Whether the two stand-ins differ."""
-    dtypes = [tensor.dtype for tensor in shapes.tensors]
-    return any(d.is_float and d.itemsize < DType.FLOAT32.itemsize for d in dtypes)
 
 
 def _try_scale(

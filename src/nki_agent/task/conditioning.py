@@ -1,9 +1,9 @@
 """Compares outputs with the room that honest arithmetic needs on one trial's very inputs.
 
 Law: limits are settled when a task is loaded, on a few draws; a rare draw may cancel more than all
-of them. Where an output is only a little over its limits, the reference in float32 says on the same
-inputs how much of them honest arithmetic takes, and the limits are widened by that. What is right
-without this, or wrong by more, costs nothing.
+of them. Where an output is only a little over its limits, the reference in float32, and in 16 bits
+where the task is, says on the same inputs how much of them honest arithmetic takes, and the limits
+are widened by that. What is right without this, or wrong by more, costs nothing.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError
+from nki_agent.isa.dtype import DType
 from nki_agent.task.cause import Context
 from nki_agent.task.comparison import Comparison, compare
 from nki_agent.task.reference import Precision
-from nki_agent.task.task import Output, Task
+from nki_agent.task.task import Output, ShapeSet, Task
 from nki_agent.task.tolerance import Gate
 from nki_agent.task.trial import Trial, compare_outputs, round_results, shapes_named, stand_in
 
@@ -26,6 +27,8 @@ Array = NDArray[Any]
 
 SLACKS = (1.0, 2.0, 5.0, 10.0)
 """Widenings of the limits where the reference is badly conditioned."""
+HONEST_SHARE = 0.5
+"""Part of the limits that an honest stand-in may use up: a kernel may err in another way."""
 OTHER_ORDER = 8.0
 """An honest kernel's arithmetic may err so many times as much as that of the single stand-in: what
 cancels in a row depends on the order of sums, on the form of a product, and on the draw."""
@@ -57,6 +60,7 @@ def compare_fairly(
         return found
     try:
         single = stand_in(shapes, inputs, Precision.SINGLE)
+        own = stand_in(shapes, inputs, Precision.OWN) if is_narrow(shapes) else single
     except TaskError:
         return found
     rounded = round_results(shapes, wanted)
@@ -64,15 +68,24 @@ def compare_fairly(
     for output in near:
         name, limits = output.name, trial.tolerance(task, output).decided
         judge = partial(compare, wanted[name], dtype=output.dtype)
-        rounding, share = (
+        rounding, share, own_share = (
             judge(arrays[name], tolerance=limits, context=None).ratio
-            for arrays in (rounded, single)
+            for arrays in (rounded, single, own)
         )
-        slack = slack_for(need_of(rounding, share))
+        need = need_of(rounding, share)
+        if own is not single:
+            need = max(need, own_share / HONEST_SHARE)
+        slack = slack_for(need)
         if slack > 1.0:
             wider = limits.loosened(slack)
             found[name] = judge(actual[name], tolerance=wider, context=context)
     return found
+
+
+def is_narrow(shapes: ShapeSet) -> bool:
+    """Whether the two stand-ins differ."""
+    dtypes = [tensor.dtype for tensor in shapes.tensors]
+    return any(d.is_float and d.itemsize < DType.FLOAT32.itemsize for d in dtypes)
 
 
 def _is_near(task: Task, output: Output, found: Comparison) -> bool:
