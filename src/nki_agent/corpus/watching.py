@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nki_agent.task.reference import Precision
 from nki_agent.task.task import ShapeSet
+from nki_agent.task.trial import arrange
 
 Array = NDArray[Any]
 
@@ -54,26 +55,29 @@ class Seen:
     """The function that is flat on nearly all of its operands, with the share; empty if none."""
     steps: tuple[tuple[int, str], ...]
     """Numbers and names of the operations that may be left out."""
+    wanted: Mapping[str, Array]
+    """Outputs and updated inputs."""
 
 
 def watch(shapes: ShapeSet, inputs: Mapping[str, Array]) -> Seen:
     """Run the reference once in float64."""
     watcher = _Watcher()
     with watcher:
-        shapes.reference.run(inputs, precision=Precision.DOUBLE)
-    return Seen(flat=watcher.flat, steps=tuple(watcher.steps))
+        found = shapes.reference.run(inputs, precision=Precision.DOUBLE)
+    wanted = {} if watcher.flat else arrange(shapes, found)
+    return Seen(flat=watcher.flat, steps=tuple(watcher.steps), wanted=wanted)
 
 
-def find_redundant(
-    shapes: ShapeSet, inputs: Mapping[str, Array], wanted: Mapping[str, Array], seen: Seen
-) -> str:
+def find_redundant(shapes: ShapeSet, inputs: Mapping[str, Array], seen: Seen) -> str:
     """The first operation that changes nothing; empty where each one matters."""
     chosen = seen.steps[:: max(1, len(seen.steps) // _STEPS_MAX)]
     for number, name in chosen:
         with _Leaving(number):
             found = shapes.reference.run(inputs, precision=Precision.DOUBLE)
         outputs = {**found.outputs, **found.inputs}
-        if all(_is_same(outputs[key], array) for key, array in wanted.items() if key in outputs):
+        if all(
+            _is_same(outputs[key], array) for key, array in seen.wanted.items() if key in outputs
+        ):
             return f"step {number}, `{name}`"
     return ""
 

@@ -20,7 +20,7 @@ both ends, as the engines do it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError, UnfitTaskError
 from nki_agent.base.seeds import seed_for
-from nki_agent.task.comparison import compare
+from nki_agent.task.comparison import compare, surely_misses
 from nki_agent.task.conditioning import HONEST_SHARE, SLACKS, is_narrow, need_of, slack_for
 from nki_agent.task.family import (
     BIG_GRID,
@@ -49,7 +49,7 @@ from nki_agent.task.family import (
 from nki_agent.task.recipe import SCALE_HIGH, SCALE_LOW, Recipe, Variation
 from nki_agent.task.reference import Precision
 from nki_agent.task.sampler import Origin, Source, UserSampler
-from nki_agent.task.task import ShapeSet, TensorKind
+from nki_agent.task.task import Output, ShapeSet, TensorKind
 from nki_agent.task.tolerance import ToleranceClass, find_wider, tolerance_for
 from nki_agent.task.trial import arrange, round_results, stand_in
 
@@ -260,17 +260,18 @@ def _worst(state: Calibration, name: ToleranceClass, pairs: list[Pair]) -> float
 
 def _ratios(shapes: ShapeSet, name: ToleranceClass, pair: Pair) -> dict[str, float]:
     """The error of each output as a share of a class's limits."""
+    return {o.name: _ratio_of(o, name, pair) for o in shapes.results}
+
+
+def _ratio_of(output: Output, name: ToleranceClass, pair: Pair) -> float:
     wanted, own = pair
-    return {
-        o.name: compare(
-            wanted[o.name],
-            own[o.name],
-            dtype=o.dtype,
-            tolerance=tolerance_for(name, o.dtype),
-            context=None,
-        ).ratio
-        for o in shapes.results
-    }
+    return compare(
+        wanted[output.name],
+        own[output.name],
+        dtype=output.dtype,
+        tolerance=tolerance_for(name, output.dtype),
+        context=None,
+    ).ratio
 
 
 def _find_shiftable(
@@ -327,7 +328,8 @@ def _settle_family(
     state: Calibration, family: Family, ladder: tuple[FamilyScale, ...], *, factor: float
 ) -> FamilyScale:
     for rung in ladder:
-        needed = _try_scale(state, rung, Precision.SINGLE, factor=factor)
+        draws = _Draws(state=state, scale=rung, factor=factor)
+        needed = _try_scale(state, draws, Precision.SINGLE)
         if needed > SLACKS[-1]:
             continue
         if rung.factor != ladder[0].factor:
@@ -336,7 +338,7 @@ def _settle_family(
                 f"{ladder[0].factor:g}"
             )
         if is_narrow(state.shapes):
-            needed = max(needed, _try_scale(state, rung, Precision.OWN, factor=factor))
+            needed = max(needed, _try_scale(state, draws, Precision.OWN))
             # Outliers are worth no limits under which nothing is left to find.
             if rung.outlier and needed > SLACKS[-1]:
                 continue
@@ -350,16 +352,31 @@ def _settle_family(
     return STANDARD_SCALE
 
 
-def _try_scale(
-    state: Calibration, scale: FamilyScale, precision: Precision, *, factor: float
-) -> float:
+@dataclass(slots=True, kw_only=True)
+class _Draws:
+    """Inputs of one scale with what is expected on them: both stand-ins are tried on the same."""
+
+    state: Calibration
+    scale: FamilyScale
+    factor: float
+    made: list[Pair] = field(default_factory=list)
+
+    def get(self, number: int) -> Pair:
+        """Inputs and outputs; numbers are asked for in order."""
+        if number == len(self.made):
+            name = f"scale {self.scale.factor:g} {number}"
+            inputs = self.state.draw(self.scale, name=name, factor=self.factor)
+            self.made.append((inputs, self.state.run(inputs, Precision.DOUBLE)))
+        return self.made[number]
+
+
+def _try_scale(state: Calibration, draws: _Draws, precision: Precision) -> float:
     """How many times as wide limits must be at this scale; infinite where the reference breaks."""
     worst = 0.0
     for number in range(NUM_DRAWS):
-        name = f"scale {scale.factor:g} {number}"
-        inputs = state.draw(scale, name=name, factor=factor)
         try:
-            pair = state.run_pair(inputs, precision)
+            inputs, wanted = draws.get(number)
+            pair = wanted, state.run(inputs, precision)
         except TaskError:
             return np.inf
         if not all(is_finite(outputs) for outputs in pair):
@@ -439,8 +456,17 @@ def _changed(
         own = state.run(inputs, Precision.SINGLE)
     except TaskError:
         return list(wanted)
-    ratios = _ratios(state.shapes, state.tolerance, (wanted, own))
-    return [name for name, ratio in ratios.items() if ratio > _DEPENDS_RATIO]
+    return [
+        o.name
+        for o in state.shapes.results
+        if surely_misses(
+            wanted[o.name],
+            own[o.name],
+            tolerance=tolerance_for(state.tolerance, o.dtype),
+            by=_DEPENDS_RATIO,
+        )
+        or _ratio_of(o, state.tolerance, (wanted, own)) > _DEPENDS_RATIO
+    ]
 
 
 def is_finite(outputs: Mapping[str, Array]) -> bool:

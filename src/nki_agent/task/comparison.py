@@ -42,6 +42,8 @@ _QUICK_LOW, _QUICK_HIGH = 1e-20, 1e30
 # Over this share of the limits float64 decides: the quick sums are good to four digits, and count
 # an element's own rounding as error.
 _QUICK_RATIO = 0.5
+_CLEARLY = 2.0
+"""What fails by this much more than is asked fails in float64 too."""
 _MATRIX_RANK = 2
 _ONE_BYTE = 1
 AVERAGE_SHARE = 0.3
@@ -212,6 +214,23 @@ def compare(
         return quick
     found = _find(expected, actual, dtype=dtype, tolerance=tolerance)
     return found.finish(dtype=dtype, limit=tolerance.rel_l2, context=context)
+
+
+def surely_misses(expected: Array, actual: Array, *, tolerance: Tolerance, by: float) -> bool:
+    """Whether the error is clearly over `by` times the limits; False where float64 must tell."""
+    if tolerance.gate is not Gate.REAL or actual.dtype.itemsize == _ONE_BYTE:
+        return False
+    if actual.shape != expected.shape:
+        return False
+    shape = _row_shape(expected.shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = expected.astype(np.float32).reshape(shape)
+        difference = actual.astype(np.float32, copy=False).reshape(shape) - wanted
+        square = float(np.vecdot(wanted, wanted).sum(dtype=np.float64))
+        error = float(np.vecdot(difference, difference).sum(dtype=np.float64))
+    if not (_QUICK_LOW < square < _QUICK_HIGH and error < _QUICK_HIGH):
+        return False
+    return error > (_CLEARLY * by * tolerance.rel_l2) ** 2 * square
 
 
 def _find(expected: Array, actual: Array, *, dtype: DType, tolerance: Tolerance) -> _Finding:

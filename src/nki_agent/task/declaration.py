@@ -12,6 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from typing import Final
 
@@ -59,12 +60,17 @@ class Size:
             TaskError: it names no size, or is no whole number.
         """
         try:
-            return _evaluate(ast.parse(self.text, mode="eval").body, sizes)
+            return _evaluate(_parse(self.text), sizes)
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError) as error:
             raise TaskError(
                 f"`{self.text}` is no size: {_reason(error)}",
                 hint=f"use whole numbers, + - * // and the names {', '.join(sizes)}",
             ) from error
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError
 from nki_agent.base.seeds import rng_for
@@ -34,13 +36,14 @@ from nki_agent.task.declaration import (
     MIN_HBM_BYTES,
     OUTPUTS,
     SHAPES,
+    Declaration,
     Declared,
     Size,
     Sizes,
 )
 from nki_agent.task.form import FileForm
 from nki_agent.task.free_sizes import find_free, names_in
-from nki_agent.task.recipe import STANDARD_STRENGTH, infer_profile
+from nki_agent.task.recipe import STANDARD_STRENGTH, Profile, infer_profile
 from nki_agent.task.record import Record
 from nki_agent.task.sampler import Origin, Source, UserSampler
 from nki_agent.task.task import (
@@ -54,9 +57,15 @@ from nki_agent.task.task import (
 from nki_agent.task.values import to_stored
 from nki_agent.task.work import make_work
 
+_Sample = tuple[NDArray[Any], Profile]
 
-def make_shapes(form: FileForm, sizes: Sizes, *, name: str, seed: int) -> tuple[ShapeSet, Record]:
+
+def make_shapes(
+    form: FileForm, sizes: Sizes, *, name: str, seed: int, dev: ShapeSet | None = None
+) -> tuple[ShapeSet, Record]:
     """The task at one choice of its sizes, from a run without data; `name` is the choice's.
+
+    Samples are taken from `dev`, where it is there already.
 
     Raises:
         TaskError: constructor, forward, parameters or outputs are not as declared.
@@ -78,7 +87,11 @@ def make_shapes(form: FileForm, sizes: Sizes, *, name: str, seed: int) -> tuple[
     arguments = (*inputs, *(w.argument for w in bare.weights))
     outputs = _match_outputs(declared, found, sizes, file=form.user.path.name)
     work = make_work(record, tensors=arguments, outputs=outputs)
-    sources = tuple(_make_source(declared, a, sizes, seed=seed) for a in arguments)
+    samples = _samples_of(dev)
+    sources = tuple(
+        _make_source(declared, a, sizes, sample=samples.get(a.name) or _draw(declared, a, seed))
+        for a in arguments
+    )
     shapes = ShapeSet(
         name=name,
         arguments=(*arguments, *_free_sizes(declared, arguments, given, sizes)),
@@ -200,29 +213,46 @@ def _match_outputs(
     return tuple(wanted)
 
 
-def _make_source(
-    declared: Declared, argument: TensorArgument, sizes: Sizes, *, seed: int
-) -> Source:
-    """A source with a sample of the dev shape: other shapes have values of the same kind."""
-    declaration = (declared.inputs | declared.parameters)[argument.original]  # type: ignore[operator]
-    recipe = declaration.recipe_at(sizes)
+def _samples_of(dev: ShapeSet | None) -> dict[str, _Sample]:
+    if dev is None:
+        return {}
+    assert isinstance(dev.sampler, UserSampler)
+    return {s.name: (s.given, s.profile) for s in dev.sampler.sources}
+
+
+def _draw(declared: Declared, argument: TensorArgument, seed: int) -> _Sample:
+    """A sample of the dev shape."""
+    declaration = _declaration_of(declared, argument)
     sample = declaration.recipe_at(declared.sizes).draw(
         rng_for(seed, argument.name),
         declaration.shape_at(declared.sizes) or (1,),
         strength=STANDARD_STRENGTH,
     )
     given = to_stored(sample, argument.dtype)
+    return given, infer_profile(given)
+
+
+def _declaration_of(declared: Declared, argument: TensorArgument) -> Declaration:
+    name = argument.original
+    return declared.inputs[name] if name in declared.inputs else declared.parameters[name]
+
+
+def _make_source(
+    declared: Declared, argument: TensorArgument, sizes: Sizes, *, sample: _Sample
+) -> Source:
+    """A source with a sample of the dev shape: other shapes have values of the same kind."""
+    given, profile = sample
     return Source(
         name=argument.name,
         key=argument.name,
         kind=argument.kind,
         dtype=argument.dtype,
-        profile=infer_profile(given),
+        profile=profile,
         origin=Origin.DECLARED,
         given=given
         if given.shape == argument.shape
         else np.broadcast_to(given.reshape(-1)[:1].reshape(()), argument.shape),
-        recipe=recipe,
+        recipe=_declaration_of(declared, argument).recipe_at(sizes),
     )
 
 

@@ -37,18 +37,19 @@ def check_constants(subject: Subject) -> Iterator[LintFinding]:
         margins = {
             what: max(subject.margin(output, array, number=n) for n in (0, 1))
             for what, array in _list_constants(subject, output)
+            if not any(subject.misses(output, array, by=FAILS_BY, number=n) for n in (0, 1))
         }
-        best = min(margins, key=lambda what: margins[what])
-        if margins[best] < FAILS_BY:
+        if margins:
+            best = min(margins, key=lambda what: margins[what])
             yield _too_near(
                 Check.CONSTANT, f"`{output.name}` filled with {best}", margins[best], _VARY_MORE
             )
         rows = _row_means(subject, output)
-        if rows is not None and (margin := subject.margin(output, rows)) < MATTERS_BY:
+        if rows is not None and not subject.misses(output, rows, by=MATTERS_BY):
             yield _too_near(
                 Check.CONSTANT,
                 f"`{output.name}` filled with the mean of each row",
-                margin,
+                subject.margin(output, rows),
                 _VARY_MORE,
                 allowed=MATTERS_BY,
             )
@@ -87,12 +88,11 @@ def check_stale(subject: Subject) -> Iterator[LintFinding]:
     """The right outputs of other inputs."""
     other = round_results(subject.shapes, subject.wanted[1])
     for output in subject.judged:
-        margin = subject.margin(output, other[output.name])
-        if margin < FAILS_BY:
+        if not subject.misses(output, other[output.name], by=FAILS_BY):
             yield _too_near(
                 Check.STALE,
                 f"`{output.name}` of another seed",
-                margin,
+                subject.margin(output, other[output.name]),
                 "let the outputs depend on the inputs more: no means over everything",
             )
 
@@ -105,14 +105,11 @@ def check_copies(subject: Subject) -> Iterator[LintFinding]:
     for output in subject.judged:
         for tensor in subject.shapes.tensors:
             copied = _copy(subject.inputs[0][tensor.name], output)
-            if copied is None:
-                continue
-            margin = subject.margin(output, copied)
-            if margin < FAILS_BY:
+            if copied is not None and not subject.misses(output, copied, by=FAILS_BY):
                 yield _too_near(
                     Check.COPY,
                     f"the input `{tensor.name}` in the place of `{output.name}`",
-                    margin,
+                    subject.margin(output, copied),
                     "draw inputs that the reference changes more",
                 )
 
@@ -171,7 +168,7 @@ def _list_others(subject: Subject, tensor: TensorArgument) -> Iterator[Array]:
 
 
 def _change(subject: Subject, replaced: dict[str, Array]) -> float:
-    """The largest change of an output, as a share of the limits."""
+    """The largest change of an output, as a share of the limits; infinite where it is clear."""
     try:
         found = expected(subject.task, {**subject.inputs[0], **replaced})
     except TaskError:
@@ -179,6 +176,8 @@ def _change(subject: Subject, replaced: dict[str, Array]) -> float:
     if not is_finite(found):
         return np.inf
     stored = round_results(subject.shapes, found)
+    if any(subject.misses_surely(o, stored[o.name], by=MATTERS_BY) for o in subject.shapes.results):
+        return np.inf
     return max(subject.ratio(o, stored[o.name]) for o in subject.shapes.results)
 
 
@@ -192,19 +191,20 @@ def check_slices(subject: Subject) -> Iterator[LintFinding]:
             continue
         wanted = [outputs[output.name] for outputs in subject.wanted]
         for axis, place in _list_faint(wanted):
-            margin = max(
-                subject.margin(output, _without(array, output, axis, place), number=number)
-                for number, array in enumerate(wanted)
+            faked = [_without(array, output, axis, place) for array in wanted]
+            if any(
+                subject.misses(output, array, by=MATTERS_BY, number=number)
+                for number, array in enumerate(faked)
+            ):
+                continue
+            yield _too_near(
+                Check.SLICE,
+                f"`{output.name}` with zeros at index {place} of axis {axis}",
+                max(subject.margin(output, a, number=n) for n, a in enumerate(faked)),
+                "give parts of so different scales as outputs of their own",
+                allowed=MATTERS_BY,
             )
-            if margin < MATTERS_BY:
-                yield _too_near(
-                    Check.SLICE,
-                    f"`{output.name}` with zeros at index {place} of axis {axis}",
-                    margin,
-                    "give parts of so different scales as outputs of their own",
-                    allowed=MATTERS_BY,
-                )
-                return
+            return
 
 
 def _list_faint(arrays: Sequence[Array]) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from nki_agent.task.declaration import Declared, Size, Sizes
 
@@ -34,7 +35,12 @@ def find_free(declared: Declared, wanted: Iterable[str]) -> tuple[str, ...]:
 
 def names_in(size: Size) -> frozenset[str]:
     """The sizes that an expression names."""
-    tree = ast.parse(size.text, mode="eval")
+    return _names_in(size.text)
+
+
+@lru_cache(maxsize=1024)
+def _names_in(text: str) -> frozenset[str]:
+    tree = ast.parse(text, mode="eval")
     return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 
 

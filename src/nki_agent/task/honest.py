@@ -86,7 +86,9 @@ def check_noise(subject: Subject) -> Iterator[LintFinding]:
         for precision, where in _STAND_INS.items():
             if precision is Precision.OWN and trial.family is not Family.STANDARD:
                 continue
-            for name, ratio in _ratios(subject, number, precision).items():
+            is_rounded = precision is Precision.DOUBLE
+            ratios = rounded if is_rounded else _ratios(subject, number, precision)
+            for name, ratio in ratios.items():
                 allowed = _allow(precision, rounded[name])
                 if ratio > max(allowed, worst.get(name, (0.0, ""))[0]):
                     worst[name] = (ratio, f"{where} on {trial.family} inputs")

@@ -111,10 +111,10 @@ def _assemble(loading: Loading, parts: Parts, *, task_id: str) -> Task:
 def _assemble_declared(form: FileForm, *, seed: int, task_id: str) -> Task:
     """A task from declarations: the dev shapes are run, the others followed without data."""
     loading = Loading(form=form, seed=seed, is_torch=True, by_name=True)
-    found = {
-        name: make_shapes(form, sizes, name=name, seed=seed)
-        for name, sizes in require_declared(form).shapes.items()
-    }
+    found: dict[str, tuple[ShapeSet, Record]] = {}
+    for given, sizes in require_declared(form).shapes.items():
+        dev = found[DEV][0] if DEV in found else None
+        found[given] = make_shapes(form, sizes, name=given, seed=seed, dev=dev)
     shapes, record = found[DEV]
     sampler = shapes.sampler
     assert isinstance(sampler, UserSampler)

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from nki_agent.task.comparison import compare
+from nki_agent.task.comparison import compare, surely_misses
 from nki_agent.task.task import Output, ShapeSet, Task
 from nki_agent.task.tolerance import Gate
 from nki_agent.task.trial import Trial
@@ -87,6 +87,20 @@ class Subject:
             tolerance=self.trials[number].tolerance(self.task, output),
             context=None,
         ).ratio
+
+    def misses(self, output: Output, actual: Array, *, by: float, number: int = 0) -> bool:
+        """Whether the margin is at least `by`."""
+        is_sure = self.misses_surely(output, actual, by=by, number=number)
+        return is_sure or self.margin(output, actual, number=number) >= by
+
+    def misses_surely(self, output: Output, actual: Array, *, by: float, number: int = 0) -> bool:
+        """Whether it is clearly over `by`; False where only the exact margin can tell."""
+        return surely_misses(
+            self.wanted[number][output.name],
+            actual,
+            tolerance=self.trials[number].tolerance(self.task, output),
+            by=by,
+        )
 
     def margin(self, output: Output, actual: Array, *, number: int = 0) -> float:
         """How far it fails; for exact outputs, the elements that differ, of ten."""
