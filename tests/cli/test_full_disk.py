@@ -18,6 +18,7 @@ from tests.source import ROOT
 
 SCRIPT = """
 mount -t tmpfs -o size="$SIZE"k none "$DISK" || exit 99
+cp -r "$HELD/." "$DISK" || exit 98
 "$@" >"$OUT" 2>"$ERR"
 code=$?
 cd "$DISK" && find . -type f -size +0 | while read -r file; do cp --parents "$file" "$KEPT"; done
@@ -36,11 +37,17 @@ class Ended:
         return sorted(self.kept.rglob(name))
 
 
-def run_on_disk(folder: Path, kilobytes: int, *arguments: object) -> Ended:
-    """Run our command where the folder `disk` is a file system of this size."""
-    places = {name: folder / name.lower() for name in ("DISK", "KEPT")}
+def run_on_disk(
+    folder: Path, kilobytes: int, *arguments: object, held: Path | None = None
+) -> Ended:
+    """Run our command where the folder `disk` is a file system of this size.
+
+    What is in the folder `held` lies on it before.
+    """
+    places = {name: folder / name.lower() for name in ("DISK", "KEPT", "HELD")}
     for place in places.values():
         place.mkdir(exist_ok=True)
+    places["HELD"] = held or places["HELD"]
     out, err = folder / "out", folder / "err"
     named = {name: str(place) for name, place in places.items()}
     called = subprocess.run(

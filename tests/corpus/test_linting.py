@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,9 @@ from nki_agent.bench.suite import builtin_suite
 from nki_agent.corpus.chat import ChatMessage, ChatRow, Kind
 from nki_agent.corpus.linting import lint_corpus
 from nki_agent.corpus.publishing import FOLDER
-from nki_agent.corpus.record import CorpusTask, Family, Split
+from nki_agent.corpus.record import CorpusTask, Family, Origin, Split
 from nki_agent.llm.protocol import Role
+from tests.corpus.small import make_row as make_task
 from tests.corpus.tasks import declared
 
 TANH_ROWS = declared("return torch.softmax(x.cos(), -1)")
@@ -61,3 +63,25 @@ def test_rows_that_name_or_quote_a_benchmark_task_are_found(tmp_path: Path) -> N
     assert any("quotes: it quotes the reference of l2-huber-rows" in fault for fault in leaks)
     assert any("train.jsonl:4: no row of ours" in fault for fault in leaks)
     assert not any("innocent" in fault for fault in leaks)
+
+
+def test_task_that_a_model_wrote_is_followed_in_another_process(tmp_path: Path) -> None:
+    marked = f"import sys\n\nsys.was_here = True\n{TANH_ROWS}"
+    task = msgspec.structs.replace(make_task("written", marked), origin=Origin.MODEL)
+    found = lint_corpus(tmp_path, [task], against=(), tell=print, allow_unsandboxed=True)
+    assert not hasattr(sys, "was_here")
+    # It was followed there: its graph is known, and is not what the row says.
+    assert any("written: its graph is" in fault for fault in found.faults), found.faults
+
+
+def test_task_of_a_model_that_ends_its_process_is_named_and_the_rest_is_looked_at(
+    tmp_path: Path,
+) -> None:
+    sources = {"ends": f"import os\n\nos._exit(3)\n{TANH_ROWS}", "stays": TANH_ROWS}
+    tasks = [
+        msgspec.structs.replace(make_task(name, source), origin=Origin.MODEL)
+        for name, source in sources.items()
+    ]
+    found = lint_corpus(tmp_path, tasks, against=(), tell=print, allow_unsandboxed=True)
+    assert any("ends: it cannot be followed" in fault for fault in found.faults)
+    assert any("stays: its graph is" in fault for fault in found.faults)

@@ -56,7 +56,7 @@ def read_folder(path: Path, *, tell: Tell, allow_unsandboxed: bool = False) -> t
 
 def _read(path: Path, jail: Jail, tell: Tell, *, allow_unsandboxed: bool) -> Iterator[Known]:
     for name, source in _list_sources(path, tell, allow_unsandboxed=allow_unsandboxed):
-        answer = _decode(jail.ask(source.encode(errors="surrogatepass")))
+        answer = follow(jail, source)
         if isinstance(answer, str):
             tell(f"{name}: only its text is compared: {answer}")
             answer = _read_alone(source)
@@ -91,8 +91,9 @@ def _read_alone(source: str) -> Fingerprint:
     return Fingerprint(exact=exact, graph=None, pieces=pieces)
 
 
-def _decode(data: bytes | str) -> Fingerprint | str:
-    """The fingerprint, or why there is none."""
+def follow(jail: Jail, source: str) -> Fingerprint | str:
+    """The fingerprint of a foreign text, or why there is none; the jail is one of `ENTRY`."""
+    data = jail.ask(source.encode(errors="surrogatepass"))
     if isinstance(data, str):
         return data
     try:

@@ -1,7 +1,8 @@
 """Proves of a corpus on disk that nothing of a benchmark is in it.
 
 Law: everything is compared anew, from the texts; nothing that a row says of itself is believed. No
-finding is the proof. The tasks' code runs in this process.
+finding is the proof. The code of a task that a model wrote runs in a locked process, that of the
+grammar's tasks in this one.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from nki_agent.base.errors import TaskError
 from nki_agent.corpus.chat import ChatRow
 from nki_agent.corpus.chat_lint import lint_row, list_texts
 from nki_agent.corpus.fingerprint import Fingerprint, take_fingerprint
-from nki_agent.corpus.known import read_folder, read_own
+from nki_agent.corpus.jail import Jail
+from nki_agent.corpus.known import ENTRY, follow, read_folder, read_own
 from nki_agent.corpus.leaks import Leaks
 from nki_agent.corpus.nodes import GraphError
 from nki_agent.corpus.publishing import FOLDER as TRAJECTORIES
-from nki_agent.corpus.record import CorpusTask
+from nki_agent.corpus.record import CorpusTask, Origin
 from nki_agent.corpus.stored import read_solutions
 
 FAULTS_MAX: Final = 1_000
@@ -50,7 +52,8 @@ def lint_corpus(
     for path in against:
         known += read_folder(path, tell=tell, allow_unsandboxed=allow_unsandboxed)
     leaks = Leaks(tuple(known))
-    faults = list(_lint_tasks(tasks, leaks))
+    with Jail(ENTRY, allow_unsandboxed=allow_unsandboxed) as jail:
+        faults = list(_lint_tasks(tasks, leaks, jail))
     rows = 0
     for name, fault in _lint_trajectories(folder, tasks, leaks):
         rows += fault is None
@@ -59,14 +62,13 @@ def lint_corpus(
     return Found(tasks=len(tasks), rows=rows, known=len(known), faults=tuple(faults[:FAULTS_MAX]))
 
 
-def _lint_tasks(tasks: Sequence[CorpusTask], leaks: Leaks) -> Iterator[str]:
+def _lint_tasks(tasks: Sequence[CorpusTask], leaks: Leaks, jail: Jail) -> Iterator[str]:
     graphs: dict[str, set[str]] = defaultdict(set)
     exact: dict[str, set[str]] = defaultdict(set)
     for task in tasks:
-        try:
-            found = take_fingerprint(task.source)
-        except (TaskError, GraphError) as error:
-            yield f"{task.id}: it cannot be followed: {str(error).splitlines()[0]}"
+        found = _follow(task, jail)
+        if isinstance(found, str):
+            yield f"{task.id}: it cannot be followed: {found}"
             continue
         yield from _lint_task(task, found, leaks)
         graphs[_hash_of(found)].add(task.split.value)
@@ -75,6 +77,18 @@ def _lint_tasks(tasks: Sequence[CorpusTask], leaks: Leaks) -> Iterator[str]:
         for digest, splits in known.items():
             if len(splits) > 1:
                 yield f"the {what} {digest[:16]} is in {' and '.join(sorted(splits))}"
+
+
+def _follow(task: CorpusTask, jail: Jail) -> Fingerprint | str:
+    """The fingerprint, or why there is none."""
+    match task.origin:
+        case Origin.MODEL:
+            return follow(jail, task.source)
+        case Origin.GRAMMAR:
+            try:
+                return take_fingerprint(task.source)
+            except (TaskError, GraphError) as error:
+                return str(error).splitlines()[0]
 
 
 def _lint_task(task: CorpusTask, found: Fingerprint, leaks: Leaks) -> Iterator[str]:

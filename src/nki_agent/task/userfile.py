@@ -62,7 +62,8 @@ class UserFile:
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:
         folder = str(self.path.parent)
-        before = list(sys.modules)
+        may_import = self.handed is None or bool(self.handed.modules)
+        before = list(sys.modules) if may_import else []
         if self.handed is None:
             sys.path.insert(_first_package_folder(), folder)
         else:
@@ -77,7 +78,8 @@ class UserFile:
                 sys.path.remove(folder)
             if self.handed in sys.meta_path:
                 sys.meta_path.remove(self.handed)
-            self._keep_siblings(before)
+            if may_import:
+                self._keep_siblings(before)
             found = _swap_default_dtype(outside)
             if inside is not None and found != inside:
                 self.default_dtype = found
