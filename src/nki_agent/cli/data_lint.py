@@ -14,7 +14,9 @@ from nki_agent.cli.inputs import JSON_HELP
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.corpus.linting import Found, lint_corpus
 
-UNSANDBOXED_HELP = "Run the code of `--against` and of tasks that a model wrote though nothing can hold it."
+UNSANDBOXED_HELP = (
+    "Run the code of `--against` and of tasks that a model wrote though nothing can hold it."
+)
 AGAINST_HELP = "A folder of tasks that must not be in it, beside our benchmark."
 
 
