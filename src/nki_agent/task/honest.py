@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError
 from nki_agent.base.seeds import rng_for
-from nki_agent.task.conditioning import HONEST_SHARE, is_finite
+from nki_agent.task.calibration import is_finite
+from nki_agent.task.conditioning import HONEST_SHARE
 from nki_agent.task.family import Family
 from nki_agent.task.firstrun import find_changed
 from nki_agent.task.reference import Precision
