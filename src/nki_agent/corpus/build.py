@@ -53,7 +53,7 @@ from nki_agent.corpus.workers import Crew, Failure
 from nki_agent.corpus.written import PATTERN as WRITTEN
 from nki_agent.corpus.written import look_at_written
 
-CANDIDATES: Final = 9_500
+CANDIDATES: Final = 10_800
 """What gives `TASKS_WANTED` with some to choose from."""
 TASKS_WANTED: Final = 6_000
 ROOT: Final = 0

@@ -339,9 +339,6 @@ def _settle_family(
             )
         if is_narrow(state.shapes):
             needed = max(needed, _try_scale(state, draws, Precision.OWN))
-            # Outliers are worth no limits under which nothing is left to find.
-            if rung.outlier and needed > SLACKS[-1]:
-                continue
         slack = slack_for(needed)
         if family is Family.TINY and state.cancels:
             slack = max(slack, CANCELLING_SLACK)
