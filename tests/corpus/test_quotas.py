@@ -82,3 +82,14 @@ def test_choice_of_a_small_pool_takes_what_its_limits_allow() -> None:
     pool = make_pool()[:60]
     chosen = choose(pool, root=0, total=TOTAL).chosen
     assert len(chosen) == len(pool)
+
+
+def test_family_and_bound_of_one_name_are_counted_apart() -> None:
+    # `matmul` is a family and a kind of bound.
+    pool = [
+        make_passed(n, family=family, bound=BoundKind.MATMUL, level=1 + n % 3)
+        for n in range(600)
+        for family in (Family.MATMUL, Family.BLOCK, Family.CONV, Family.ATTENTION)
+    ]
+    counts = Counter(t.candidate.family for t in choose(pool, root=0, total=TOTAL).chosen)
+    assert counts[Family.MATMUL] == counts[Family.BLOCK] == FAMILY_MOST * TOTAL

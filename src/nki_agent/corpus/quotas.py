@@ -64,7 +64,8 @@ class _Shelf:
     least: Mapping[BoundKind, int]
     """Places that are kept for each kind of bound."""
     chosen: dict[str, Passed]
-    counts: Counter[object]
+    counts: Counter[tuple[str, str | int]]
+    """By what is counted and its name: a family and a bound may have the same name."""
 
     def has_room(self, task: Passed) -> str:
         """The limit that the task would break, or nothing."""
@@ -72,16 +73,16 @@ class _Shelf:
             return f"the corpus has its {self.total} tasks"
         candidate = task.candidate
         limits = (
-            (candidate.family, FAMILY_MOST, f"the family {candidate.family}"),
-            (candidate.pattern, PATTERN_MOST, f"the pattern {candidate.pattern}"),
-            (candidate.level, LEVEL_MOST[candidate.level], f"level {candidate.level}"),
+            ("family", candidate.family, FAMILY_MOST),
+            ("pattern", candidate.pattern, PATTERN_MOST),
+            ("level", candidate.level, LEVEL_MOST[candidate.level]),
         )
-        for key, share, what in limits:
-            most = math.ceil(share * self.total)
-            if self.counts[key] >= most:
-                return f"{what} has its {most} tasks"
+        for what, name, share in limits:
+            most = places(share, self.total)
+            if self.counts[what, name] >= most:
+                return f"the {what} {name} has its {most} tasks"
         others = sum(
-            max(0, self.least[kind] - self.counts[kind])
+            max(0, self.least[kind] - self.counts["bound", kind])
             for kind in BoundKind
             if kind is not task.bound
         )
@@ -94,22 +95,39 @@ class _Shelf:
         self.chosen[task.candidate.id] = task
         candidate = task.candidate
         self.counts.update(
-            [candidate.family, candidate.pattern, candidate.level, task.bound, ("rank", task.rank)]
+            [
+                ("family", candidate.family),
+                ("pattern", candidate.pattern),
+                ("level", candidate.level),
+                ("bound", task.bound),
+                ("rank", task.rank),
+            ]
         )
+
+
+def places(share: float, total: int) -> int:
+    """The tasks that a share of all is; a product that is whole but for its last bits is whole.
+
+    >>> places(0.14, 400)
+    56
+    """
+    return math.ceil(round(share * total, 6))
 
 
 def choose(passed: Iterable[Passed], *, root: int, total: int = TOTAL) -> Choice:
     """Take up to `total` tasks: first what fills each minimum, then whatever still has room."""
     tasks = sorted(passed, key=lambda t: (seed_for(root, "quota", t.candidate.id), t.candidate.id))
     there = Counter(t.bound for t in tasks)
-    least = {kind: min(math.ceil(BOUND_SHARE * total), there[kind]) for kind in BoundKind}
+    least = {kind: min(places(BOUND_SHARE, total), there[kind]) for kind in BoundKind}
     shelf = _Shelf(total=total, least=least, chosen={}, counts=Counter())
     for family, share in FAMILY_LEAST.items():
-        _fill(shelf, [t for t in tasks if t.candidate.family is family], share, key=family)
+        _fill(
+            shelf, [t for t in tasks if t.candidate.family is family], share, key=("family", family)
+        )
     for rank, share in RANK_LEAST.items():
         _fill(shelf, [t for t in tasks if t.rank == rank], share, key=("rank", rank))
     for kind in BoundKind:
-        _fill(shelf, [t for t in tasks if t.bound is kind], BOUND_SHARE, key=kind)
+        _fill(shelf, [t for t in tasks if t.bound is kind], BOUND_SHARE, key=("bound", kind))
     reasons: dict[str, str] = {}
     for task in tasks:
         if task.candidate.id in shelf.chosen:
@@ -128,9 +146,11 @@ def choose(passed: Iterable[Passed], *, root: int, total: int = TOTAL) -> Choice
     )
 
 
-def _fill(shelf: _Shelf, tasks: Sequence[Passed], share: float, *, key: object) -> None:
+def _fill(
+    shelf: _Shelf, tasks: Sequence[Passed], share: float, *, key: tuple[str, str | int]
+) -> None:
     """Take of these tasks, all of which count under `key`, until it has its share."""
-    least = math.ceil(share * shelf.total)
+    least = places(share, shelf.total)
     for task in tasks:
         if shelf.counts[key] >= least:
             return
