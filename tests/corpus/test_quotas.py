@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 
 from nki_agent.corpus.candidate import Candidate, Passed
-from nki_agent.corpus.quotas import BOUND_SHARE, FAMILY_MOST, choose
+from nki_agent.corpus.quotas import BOUND_SHARE, FAMILY_MOST, choose, places
 from nki_agent.corpus.record import BoundKind, Family, Reason
 
 TOTAL = 400
@@ -92,4 +92,4 @@ def test_family_and_bound_of_one_name_are_counted_apart() -> None:
         for family in (Family.MATMUL, Family.BLOCK, Family.CONV, Family.ATTENTION)
     ]
     counts = Counter(t.candidate.family for t in choose(pool, root=0, total=TOTAL).chosen)
-    assert counts[Family.MATMUL] == counts[Family.BLOCK] == FAMILY_MOST * TOTAL
+    assert counts[Family.MATMUL] == counts[Family.BLOCK] == places(FAMILY_MOST, TOTAL)
