@@ -44,7 +44,7 @@ FAMILY_LEAST: Mapping[Family, float] = MappingProxyType(
         Family.BLOCK: 0.05,
     }
 )
-LEVEL_MOST: Mapping[int, float] = MappingProxyType({1: 0.22, 2: 0.60, 3: 0.28})
+LEVEL_MOST: Mapping[int, float] = MappingProxyType({1: 0.22, 2: 0.64, 3: 0.28})
 RANK_LEAST: Mapping[int, float] = MappingProxyType({4: 0.15, 5: 0.05})
 
 
