@@ -41,7 +41,7 @@ def test_ablation_is_in_the_config_and_the_model_sees_it(tmp_path: Path) -> None
     assert called.code == 0, called.err
     config = config_of(tmp_path)
     assert config["ablation"] == {"prompt": "plain", "tools": ["compile_kernel", "verify_kernel"]}
-    assert str(config["prompts"]).startswith("3 (")
+    assert str(config["prompts"]).startswith("4 (")
     start, turn, *_ = read_trajectory(the_run(tmp_path) / "trajectory.jsonl")
     assert isinstance(start, Started)
     assert isinstance(turn, Turn)
@@ -114,7 +114,7 @@ def test_evaluation_records_its_ablation_and_refuses_to_mix(tmp_path: Path) -> N
     assert len(line["prompt_hash"]) == 12
     text = call("bench", "report", folder).out
     assert "builtin (loop, plain prompt, tools none)" in text
-    assert "words of the prompts: version 3 (" in text
+    assert "words of the prompts: version 4 (" in text
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"prompts": "1 (000000000000)"}))
     again = call("bench", "run", "--resume", folder)
