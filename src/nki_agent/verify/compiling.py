@@ -89,13 +89,15 @@ def _compile(
         is_off = any(finding.code == OFF_SURFACE for finding in findings)
         stage = _stage(findings, Stage.REFUSED if is_off else Stage.UNTRACEABLE)
         return CompileResult(stage=stage, diagnostics=tuple(findings))
-    program, chip = name_tensors(program, kernel.files), load_chip(target)
+    chip = load_chip(target)
     invalid = check_program(program, chip)
     misfit = None if invalid else find_misfit(program, request)
     invalid += [] if misfit is None else [misfit]
     if invalid:
         stage = _stage(invalid, Stage.UNTRACEABLE)
         return CompileResult(stage=stage, diagnostics=(*findings, *invalid))
+    # Not before: what a Program that was not checked refers to need not be there.
+    program = name_tensors(program, kernel.files)
     if off := check_surface(program, surface):
         return CompileResult(stage=Stage.REFUSED, diagnostics=(*findings, *off))
     placement, unfit = place_program(program, chip)
