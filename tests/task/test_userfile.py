@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from nki_agent.base.errors import TaskError
+from nki_agent.task.handed import HandedFiles
+from nki_agent.task.loader import load_task
 from nki_agent.task.userfile import read_user_file
 
 
@@ -89,3 +91,17 @@ def test_default_dtype_of_a_file_is_its_own(tmp_path: Path) -> None:
         with user.running("the call"):
             assert torch.ones(1).dtype is dtype
         assert torch.get_default_dtype() is torch.float32
+
+
+def test_handed_file_takes_no_folder_off_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its path is a name alone, whose folder is the current one, which pytest has put there.
+    folder = str(Path("handed.py").resolve().parent)
+    monkeypatch.setattr(sys, "path", [folder, *sys.path])
+    source = (
+        'import torch\nSHAPES = {"dev": {"M": 8}}\nINPUTS = {"x": "float32[M]"}\n'
+        'OUTPUTS = {"y": "float32[M]"}\nTOLERANCE = "F2"\n'
+        "def reference(x):\n    return torch.tanh(x)\n"
+    )
+    before = list(sys.path)
+    load_task(Path("handed.py"), handed=HandedFiles(source=source, modules={}))
+    assert sys.path == before

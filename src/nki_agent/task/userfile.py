@@ -74,7 +74,8 @@ class UserFile:
         try:
             yield
         finally:
-            if folder in sys.path:
+            # The file may have taken it away; a handed one never put it there.
+            if self.handed is None and folder in sys.path:
                 sys.path.remove(folder)
             if self.handed in sys.meta_path:
                 sys.meta_path.remove(self.handed)
