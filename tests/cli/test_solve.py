@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -219,13 +218,8 @@ def test_interrupt_keeps_the_run_and_says_so(tmp_path: Path) -> None:
         assert process.poll() is None
         assert time.monotonic() < deadline  # noqa: TID251 - as above
         time.sleep(0.02)
-    err = None
-    while err is None:
-        # NumPy's compiled modules swallow a Ctrl-C while they load: a person presses again.
-        assert time.monotonic() < deadline  # noqa: TID251 - as above
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            _, err = process.communicate(timeout=5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert f"kept: {the_run(tmp_path)}" in err
     assert "Traceback" not in err

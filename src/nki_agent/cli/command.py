@@ -19,6 +19,7 @@ from typing import Any
 
 import typer
 
+from nki_agent.base import interrupts
 from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import MachineError, NkiAgentError, TaskError, UsageError
 from nki_agent.cli.screen import say
@@ -34,7 +35,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     CHEAT = 3
     FAILURE = 4
-    INTERRUPTED = 130
+    INTERRUPTED = interrupts.INTERRUPTED
     NO_READER = 141
     """Nobody reads stdout any more, as after `| head -1`; the shells' code for it."""
 
@@ -55,13 +56,31 @@ def make_app(function: Callable[..., int]) -> typer.Typer:
     return app
 
 
+def make_group(about: str) -> typer.Typer:
+    """An app of several commands; each of them calls `guard`. `about` is shown above its list."""
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+    # Without a callback, an app of one command would have no name for it.
+    @app.callback(help=about)
+    def group() -> None:
+        pass
+
+    return app
+
+
 def guard(function: Callable[..., int]) -> Callable[..., None]:
     """Turn a returned code, or an error, into an exit with a message."""
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
-            code = function(*args, **kwargs)
+            with interrupts.held():
+                code = function(*args, **kwargs)
         except (typer.Exit, typer.Abort):
             raise
         except BrokenPipeError:
@@ -84,11 +103,11 @@ def _drop_stdout() -> None:
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Whether Ctrl-C caused it: packages turn an interrupted import into an ImportError."""
+    """Whether Ctrl-C caused it: packages turn an interrupted import into an error of their own."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__ or cause.__context__
-    return cause is not None
+    return cause is not None or interrupts.has_come()
 
 
 def find_notes(error: BaseException) -> list[str]:

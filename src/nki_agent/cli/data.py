@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
+from nki_agent.cli.command import make_group
 from nki_agent.cli.data_build import data_build
 from nki_agent.cli.data_lint import data_lint
 from nki_agent.cli.data_sample import sample
@@ -12,17 +11,7 @@ from nki_agent.cli.data_stats import data_stats
 from nki_agent.cli.data_trajectories import trajectories
 from nki_agent.cli.data_verify import verify
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-
-@app.callback()
-def data() -> None:
-    """Training tasks, their verified solutions, and trajectories made of them."""
+app = make_group("Training tasks, their verified solutions, and trajectories made of them.")
 
 
 app.command("build")(data_build)

@@ -10,24 +10,16 @@ import typer
 from nki_agent.agent.library import find_library, index_folder, index_path
 from nki_agent.base.counting import count_of
 from nki_agent.base.errors import UsageError
-from nki_agent.cli.command import ExitCode, guard
+from nki_agent.cli.command import ExitCode, guard, make_group
 from nki_agent.cli.inputs import printable
 from nki_agent.cli.screen import say, show
 
 FOLDER_HELP = "A checkout of AWS's Neuron documentation, or any folder of .rst, .md, .txt files."
 SKIPPED_SHOWN_MAX = 5
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+app = make_group(
+    "Documentation of your own, for `look_up` to search beside the cards of this program."
 )
-
-
-@app.callback()
-def docs() -> None:
-    """Documentation of your own, for `look_up` to search beside the cards of this program."""
 
 
 @app.command()

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from nki_agent import __version__
+from nki_agent.base.interrupts import install
 
 HELP = """Writes NKI kernels for AWS Trainium and Inferentia, proves them right, says how fast.
 
@@ -111,6 +112,7 @@ def start(
 
 def main() -> None:
     """Run the command line of this process; also a broken installation ends with a message."""
+    install()
     try:
         app(prog_name="nki-agent")
     except Exception as error:  # noqa: BLE001 - the last place that can still say something

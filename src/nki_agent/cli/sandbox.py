@@ -6,22 +6,12 @@ from typing import Annotated
 
 import typer
 
-from nki_agent.cli.command import ExitCode, guard
+from nki_agent.cli.command import ExitCode, guard, make_group
 from nki_agent.cli.inputs import JSON_HELP
 from nki_agent.cli.screen import show, show_json
 from nki_agent.sandbox.pool import status as find_status
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-
-@app.callback()
-def sandbox() -> None:
-    """What this machine offers to hold untrusted kernels."""
+app = make_group("What this machine offers to hold untrusted kernels.")
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 
 from nki_agent.base.counting import count_of
 from nki_agent.base.errors import TaskError, UnfitTaskError, UsageError
-from nki_agent.cli.command import ExitCode, guard, report_error
+from nki_agent.cli.command import ExitCode, guard, make_group, report_error
 from nki_agent.cli.inputs import JSON_HELP, printable, require_file
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.task.lint import FreshProcess, describe_unfit, lint_task
@@ -18,12 +18,7 @@ from nki_agent.task.loader import load_task
 from nki_agent.task.subject import LintFinding
 from nki_agent.task.task import Task
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = make_group("Read task files, and say whether they are fit to judge kernels by.")
 
 
 class Linted(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +27,6 @@ class Linted(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     findings: tuple[LintFinding, ...] = ()
     error: str = ""
-
-
-@app.callback()
-def task() -> None:
-    """Read task files, and say whether they are fit to judge kernels by."""
 
 
 @app.command()

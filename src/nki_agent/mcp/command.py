@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from nki_agent.base.errors import UsageError
+from nki_agent.base.interrupts import INTERRUPTED, held
 from nki_agent.check.surface import Surface
 from nki_agent.chip.spec import DEFAULT_TARGET, Target, find_target
 from nki_agent.farm.executor import WORKERS_MAX
@@ -20,7 +21,6 @@ from nki_agent.farm.wire import FarmLimits
 from nki_agent.mcp.desk import Desk
 
 LOOPBACK = "127.0.0.1"
-INTERRUPTED = 130
 TASK_HELP = "The task of calls that name none."
 TARGET_HELP = f"The chip of calls that name none: one of {', '.join(Target)}."
 SURFACE_HELP = "What kernels may use: all of NKI, or `nki.isa` alone at explicit addresses."
@@ -66,7 +66,7 @@ def mcp(
         ) from error
     trusted = trust_tasks or http is None
     limits = FarmLimits(allow_unsandboxed=allow_unsandboxed)
-    with LocalExecutor(workers=workers, limits=limits) as executor:
+    with held(), LocalExecutor(workers=workers, limits=limits) as executor:
         desk = Desk(
             executor=executor,
             task=None if task is None else task.absolute(),
