@@ -15,10 +15,10 @@ from nki_agent.agent.prompt import make_prompt
 from nki_agent.agent.short import choose_toolbox
 from nki_agent.base.hashes import hash_text
 from nki_agent.chip.spec import Target
+from nki_agent.corpus.chat import convert_tools
 from nki_agent.corpus.record import BoundKind, CorpusTask, Family, Split
 from nki_agent.corpus.stored import TASKS
 from nki_agent.task.loader import load_task
-from nki_agent.train.batched import write_tools
 from nki_agent.verify.judge import Judge
 from tests.train.tiny import write_model
 
@@ -141,7 +141,7 @@ def make_dialogues(row: CorpusTask, folder: Path) -> list[dict[str, Any]]:
             "id": f"{row.id}-loop",
             "kind": "loop",
             "messages": episode,
-            "tools": write_tools(tools.specs),
+            "tools": list(convert_tools(tools.specs)),
         },
         {
             "id": f"{row.id}-single",

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from nki_agent.corpus.chat import convert_message, convert_tools
 from nki_agent.llm.chat import read_calls
 from nki_agent.llm.protocol import (
     Message,
     ModelError,
     Reply,
-    Role,
     StopReason,
     TokenLimits,
     ToolCall,
@@ -143,10 +143,10 @@ class BatchedModel:
     def _read(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         record = self.record
         if not record.prompt_ids:
-            chat = [write_message(m) for m in messages]
-            record.prompt_ids = self._template.prompt_ids(chat, write_tools(tools))
+            chat = _write_messages(messages, start=0)
+            record.prompt_ids = self._template.prompt_ids(chat, list(convert_tools(tools)) or None)
             return
-        answers = [write_message(m) for m in messages[self._num_read :]]
+        answers = _write_messages(messages, start=self._num_read)
         ids = self._template.answer_ids(answers)
         if self._ends_open:
             # What the template puts first follows an end-of-turn; a cut reply has none.
@@ -192,19 +192,10 @@ class BatchedModel:
         return ToolCall(id=f"{call['id']}_{number}", name=name, arguments=arguments, fault=fault)
 
 
-def write_message(message: Message) -> dict[str, Any]:
-    """A message as chat templates take it: arguments are objects."""
-    written: dict[str, Any] = {"role": message.role.value, "content": message.content}
-    if message.tool_calls:
-        written["tool_calls"] = [
-            {"type": "function", "function": {"name": c.name, "arguments": c.arguments}}
-            for c in message.tool_calls
-        ]
-    if message.role is Role.TOOL:
-        written["tool_call_id"] = message.tool_call_id
+def _write_messages(messages: Sequence[Message], *, start: int) -> list[dict[str, Any]]:
+    """What the template reads from `start` on: the form of the rows that a model is trained on."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    written: list[dict[str, Any]] = msgspec.to_builtins(
+        [convert_message(message, names) for message in messages[start:]]
+    )
     return written
-
-
-def write_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]] | None:
-    """Tools as chat templates take them; None without any."""
-    return [{"type": "function", "function": msgspec.to_builtins(t)} for t in tools] or None
