@@ -161,3 +161,27 @@ def test_a_program_that_grows_too_large_names_the_line_that_made_it(
     assert finding.code == "NK111"
     assert "more than 40 instructions, 30 of them from the loop" in finding.what
     assert "tensor_scalar" in body(lines).split("\n")[finding.where[-1].line - 1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("wide = nl.ndarray((256, 4), dtype=nl.float32)", "tensor `wide` with shape"),
+        ("nl.ndarray((256, 4), dtype=nl.float32)", "of the tensor that line 9 makes"),
+        (
+            "a, tile = 1, nl.ndarray((4, 4), dtype=nl.float32)\ntile[9]",
+            "for the tensor that line 9 makes on",
+        ),
+        ("tile = nl.ndarray((4, 4), dtype=nl.float32)\ntile[9]", "tensor `tile` on dimension"),
+        (
+            "tile = nl.ndarray((4, 4), dtype=nl.float32)\ntile.permute((0,))",
+            "`permute` of tensor `tile`",
+        ),
+        (
+            "a = nl.ndarray((4, 4), dtype=nl.float32, name='t7')\na[9]",
+            "Out-of-bound access for tensor `t7` on",
+        ),
+    ],
+)
+def test_message_calls_a_tensor_as_the_kernel_does(lines: str, words: str) -> None:
+    assert words in str(refused(body(lines), [f32("x", 4, 4)]))

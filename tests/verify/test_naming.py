@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nki_agent.verify.naming import read_targets
+from nki_agent.program.targets import read_targets
 from tests.agent.tiny import RIGHT
 from tests.cli.calling import call, write_kernel, write_task
 

@@ -248,6 +248,12 @@ class Recorder:
             found = self._stack_ids[tuple(key)] = self._intern_stack(frames_of(frame))
         return found
 
+    def makers(self) -> list[Frame | None]:
+        """The innermost place that made each tensor."""
+        sites, stacks = list(self._sites), list(self._stacks)
+        lasts = [sites[stack[-1]] if stack else None for stack in stacks]
+        return [lasts[tensor.stack] for tensor in self.tensors]
+
     def _intern_stack(self, frames: Stack) -> int:
         sites = tuple(self._sites.setdefault(f, len(self._sites)) for f in frames)
         return self._stacks.setdefault(sites, len(self._stacks))

@@ -32,6 +32,7 @@ from nki_agent.nki.current.jit import Kernel
 from nki_agent.nki.current.modules import installed, withhold
 from nki_agent.nki.current.recorder import STATE, Recorder, require_generation
 from nki_agent.nki.current.tensor import NkiTensor
+from nki_agent.nki.current.wording import name_in_words
 from nki_agent.program.records import (
     Access,
     Init,
@@ -128,7 +129,7 @@ def _answer(make: Callable[[], Program], files: Mapping[str, str], script: str =
     try:
         return TraceReply(program=make(), findings=())
     except KernelError as error:
-        return TraceReply(program=None, findings=(error.diagnostic,))
+        return TraceReply(program=None, findings=(_in_words(error.diagnostic, files),))
     except (MemoryError, RecursionError) as error:
         return TraceReply(program=None, findings=(_too_much(error, files or (script,)),))
     except BaseException as error:
@@ -138,6 +139,13 @@ def _answer(make: Callable[[], Program], files: Mapping[str, str], script: str =
         return TraceReply(program=None, findings=(finding,))
     finally:
         STATE.recorder = None
+
+
+def _in_words(diagnostic: Diagnostic, files: Mapping[str, str]) -> Diagnostic:
+    recorder = STATE.recorder
+    if not isinstance(recorder, Recorder):
+        return diagnostic
+    return name_in_words(diagnostic, recorder.tensors, recorder.makers(), files)
 
 
 def _unstorable(error: Exception) -> Diagnostic:
