@@ -113,7 +113,7 @@ def test_solve_keeps_no_verdict_of_a_task_that_cannot_be_used(tmp_path: Path, na
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"\xff\xfe\x00", "is not UTF-8 text"),
+        (b"\xff\xfe\x00", "is not text in UTF-8"),
         (b"#" * (SOURCE_BYTES_MAX + 1), "is larger than"),
     ],
 )

@@ -59,10 +59,10 @@ def test_bad_line_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_unreadable_script_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot read the script .*: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read the script .*: it is not there"):
         read_script(tmp_path / "none.jsonl")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="not UTF-8"):
+    with pytest.raises(UsageError, match="not text in UTF-8"):
         read_script(tmp_path / "bytes")
 
 

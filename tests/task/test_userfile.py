@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from nki_agent.base.errors import TaskError
 from nki_agent.task.handed import HandedFiles
 from nki_agent.task.loader import load_task
-from nki_agent.task.userfile import read_user_file
+from nki_agent.task.userfile import SOURCE_BYTES_MAX, read_user_file
 
 
 def test_modules_of_one_name_beside_two_files_stay_apart(tmp_path: Path) -> None:
@@ -105,3 +106,27 @@ def test_handed_file_takes_no_folder_off_the_path(monkeypatch: pytest.MonkeyPatc
     before = list(sys.path)
     load_task(Path("handed.py"), handed=HandedFiles(source=source, modules={}))
     assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a = [" + "1," * 9_000_000 + "]", "is larger than"),
+        ("a = " + "-" * 200_000 + "1", "too deeply nested"),
+        ("a = " + "(" * 200_000, "not Python"),
+        ("a = " + "x." * 100_000 + "x", "too deeply nested"),
+    ],
+)
+def test_file_that_is_no_task_is_refused_at_once(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(text)
+    begun = time.process_time()
+    with pytest.raises(TaskError, match=words):
+        read_user_file(path)
+    assert time.process_time() - begun < 2.0
+
+
+def test_text_that_is_handed_over_has_the_limit_of_files(tmp_path: Path) -> None:
+    handed = HandedFiles(source="#" * (SOURCE_BYTES_MAX + 1), modules={})
+    with pytest.raises(TaskError, match="is larger than"):
+        read_user_file(tmp_path / "task.py", handed=handed)

@@ -10,6 +10,13 @@ import os
 import stat
 from pathlib import Path
 
+TEXT_BYTES_MAX = 2 << 20
+"""Of what a person writes: a config, a grammar, a description."""
+
+
+class UnreadableError(Exception):
+    """A text cannot be read; the message says why, and follows the file's name."""
+
 
 class TooLargeError(Exception):
     """The file holds more than the limit."""
@@ -38,3 +45,27 @@ def read_bounded(path: Path, limit: int, *, takes_pipe: bool = False) -> bytes:
     if len(data) > limit:
         raise TooLargeError(str(path))
     return data
+
+
+def read_text(path: Path, limit: int = TEXT_BYTES_MAX, *, takes_pipe: bool = False) -> str:
+    """The text of a file, without a mark of its encoding, its lines ending as Python's do.
+
+    Raises:
+        UnreadableError: It is no text of at most `limit` bytes.
+    """
+    try:
+        text = read_bounded(path, limit, takes_pipe=takes_pipe).decode("utf-8-sig")
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+    except TooLargeError as error:
+        raise UnreadableError(f"is larger than {limit} bytes") from error
+    except IrregularError as error:
+        kinds = "neither a regular file nor a pipe" if takes_pipe else "no regular file"
+        raise UnreadableError(f"is {kinds}") from error
+    except FileNotFoundError as error:
+        raise UnreadableError("is not there") from error
+    except IsADirectoryError as error:
+        raise UnreadableError("is a folder") from error
+    except UnicodeDecodeError as error:
+        raise UnreadableError("is not text in UTF-8") from error
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror}") from error

@@ -17,12 +17,14 @@ from typing import Final
 
 import msgspec
 
+from nki_agent.base.bounded import UnreadableError, read_text
 from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import TaskError, UsageError
 from nki_agent.base.hashes import hash_bytes, hash_files
 
 SUITE_FILE: Final = "suite.toml"
 SCHEMA: Final = 1
+RECORD_BYTES_MAX: Final = 64 << 20
 """Raised by every change that an older reader would misread."""
 TASKS: Final = Path(__file__).parent / "tasks"
 INDEX: Final = Path(__file__).parent / "tasks.toml"
@@ -190,14 +192,13 @@ def read_record(folder: Path) -> SuiteRecord:
     file = folder / SUITE_FILE
     hint = "make one with `nki-agent bench import`"
     try:
-        data = file.read_bytes()
-    except FileNotFoundError as error:
-        raise UsageError(f"`{folder}` holds no suite", hint=hint) from error
-    except OSError as error:
-        raise UsageError(f"`{file}` cannot be read: {error.strerror}", hint=hint) from error
+        data = read_text(file, RECORD_BYTES_MAX)
+    except UnreadableError as error:
+        what = f"`{file}` {error}" if file.exists() else f"`{folder}` holds no suite"
+        raise UsageError(what, hint=hint) from error
     try:
         record = msgspec.toml.decode(data, type=SuiteRecord)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise UsageError(f"`{file}` is no suite of ours: {error}", hint=hint) from error
     if record.source.schema != SCHEMA:
         raise UsageError(

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from nki_agent.base.bounded import IrregularError, TooLargeError, read_bounded
 from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.base.errors import UsageError
 from nki_agent.base.writing import path_error
@@ -31,7 +32,7 @@ from nki_agent.cli.inputs import (
     read_target,
 )
 from nki_agent.cli.screen import say, show, show_json
-from nki_agent.verify.kernel import Kernel
+from nki_agent.verify.kernel import SOURCE_BYTES_MAX, Kernel
 
 CHEATS = "NK9"
 FIX_HELP = "Apply the fixes that are mechanical to the named files, and show them."
@@ -151,7 +152,10 @@ def _is_kernel(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        return bool(_KERNEL.search(path.read_text(encoding="utf-8", errors="replace")))
+        text = read_bounded(path, SOURCE_BYTES_MAX).decode("utf-8", "replace")
+        return bool(_KERNEL.search(text))
+    except (TooLargeError, IrregularError):
+        return False
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from nki_agent.base import bounded
 from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import require_seed
@@ -178,8 +179,6 @@ def read_text(path: Path, *, what: str) -> str:
     """The text of a user's file."""
     require_file(path, what=what)
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the {what} `{path}` is not text in UTF-8") from error
-    except OSError as error:
-        raise UsageError(f"the {what} `{path}` cannot be read: {error.strerror}") from error
+        return bounded.read_text(path)
+    except bounded.UnreadableError as error:
+        raise UsageError(f"the {what} `{path}` {error}") from error

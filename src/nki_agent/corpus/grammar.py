@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from nki_agent.base.bounded import UnreadableError, read_text
 from nki_agent.base.errors import UsageError
 from nki_agent.corpus.flow import Line, names_called, read_flow
 from nki_agent.corpus.record import Family
@@ -196,9 +197,9 @@ def _read_files(path: Path | None) -> list[tuple[str, str]]:
     if not paths:
         raise UsageError(f"the folder {path} holds no grammar", hint="a grammar is `*.toml` files")
     try:
-        return [(p.name, p.read_text("utf-8")) for p in paths]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the grammar at {path} cannot be read: {error}", hint=HINT) from error
+        return [(p.name, read_text(p)) for p in paths]
+    except UnreadableError as error:
+        raise UsageError(f"a file of the grammar at {path} {error}", hint=HINT) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +229,7 @@ class Place:
 def _parse(place: Place) -> GrammarFile:
     try:
         return msgspec.convert(tomllib.loads(place.text), GrammarFile)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
         raise UsageError(f"{place.file}: {error}", hint=HINT) from error
 
 

@@ -13,7 +13,9 @@ from typing import Final
 
 import msgspec
 
+from nki_agent.base.bounded import IrregularError, TooLargeError, read_bounded
 from nki_agent.base.diagnostic import clean
+from nki_agent.base.errors import UsageError
 from nki_agent.base.writing import path_error
 from nki_agent.corpus.candidate import Candidate, name_candidate
 from nki_agent.corpus.jail import Jail
@@ -23,6 +25,7 @@ from nki_agent.corpus.record import Family, Reason, Rejection
 PATTERN: Final = "written"
 LOOK: Final = "nki_agent.corpus.jailed:look"
 SOURCE_BYTES_MAX: Final = 64 << 10
+FILE_BYTES_MAX: Final = 1 << 30
 """A longer task file is none."""
 FUSED_MIN, BLOCK_MIN = 6, 20
 """Nodes of a graph from which a task is of level 2, and of level 3."""
@@ -59,7 +62,11 @@ def read_written(path: Path, *, tell: Callable[[str], None]) -> Iterator[tuple[i
     """
     decoder = msgspec.json.Decoder(WrittenRow)
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_bounded(path, FILE_BYTES_MAX).splitlines()
+    except TooLargeError as error:
+        raise UsageError(f"`{path}` is larger than {FILE_BYTES_MAX} bytes") from error
+    except IrregularError as error:
+        raise UsageError(f"`{path}` is no regular file") from error
     except OSError as error:
         raise path_error(f"read `{path}`", error) from error
     for number, line in enumerate(lines, start=1):

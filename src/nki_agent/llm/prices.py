@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from nki_agent.base.bounded import UnreadableError, read_text
 from nki_agent.base.errors import UsageError
 from nki_agent.llm.protocol import Usage
 
@@ -90,13 +91,13 @@ def read_prices(path: Path | None = None) -> PriceTable:
     """
     try:
         if path is None:
-            data = resources.files("nki_agent.llm").joinpath("prices.toml").read_bytes()
+            text = resources.files("nki_agent.llm").joinpath("prices.toml").read_text("utf-8")
         else:
-            data = path.read_bytes()
-        table = msgspec.convert(tomllib.loads(data.decode("utf-8")), PriceTable)
-    except OSError as error:
-        raise UsageError(f"cannot read the prices `{path}`: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            text = read_text(path)
+        table = msgspec.convert(tomllib.loads(text), PriceTable)
+    except UnreadableError as error:
+        raise UsageError(f"cannot read the prices `{path}`: it {error}") from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"`{path}` is no table of prices: {error}", hint=FORM) from error
     except RecursionError as error:
         raise UsageError(f"`{path}` is no table of prices: too deeply nested", hint=FORM) from error

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from nki_agent.base.bounded import IrregularError, TooLargeError, read_bounded
+from nki_agent.base.bounded import UnreadableError, read_text
 from nki_agent.base.counting import count_of
 from nki_agent.base.errors import UsageError
 from nki_agent.llm.protocol import (
@@ -78,11 +78,10 @@ class ScriptedModel:
 def read_script(path: Path) -> tuple[str | ScriptedReply, ...]:
     """The replies in the file at `path`; UsageError names the file and the line that is wrong."""
     try:
-        text = read_bounded(path, SCRIPT_BYTES_MAX, takes_pipe=True).decode("utf-8")
-    except (OSError, UnicodeDecodeError, IrregularError, TooLargeError) as error:
-        reason = _why_unreadable(error)
+        text = read_text(path, SCRIPT_BYTES_MAX, takes_pipe=True)
+    except UnreadableError as error:
         raise UsageError(
-            f"cannot read the script `{path}`: {reason}",
+            f"cannot read the script `{path}`: it {error}",
             hint="`--model scripted/FILE` takes a file of JSON lines, one reply a line",
         ) from error
     decoder = msgspec.json.Decoder(str | ScriptedReply)
@@ -98,18 +97,6 @@ def read_script(path: Path) -> tuple[str | ScriptedReply, ...]:
                 hint="a line is a JSON text, or a record with `text` and `tool_calls`",
             ) from error
     return tuple(replies)
-
-
-def _why_unreadable(error: Exception) -> str | None:
-    match error:
-        case OSError():
-            return error.strerror
-        case IrregularError():
-            return "it is neither a regular file nor a pipe"
-        case TooLargeError():
-            return f"it is larger than {SCRIPT_BYTES_MAX} bytes"
-        case _:
-            return "it is not UTF-8 text"
 
 
 def _resolve(index: int, line: str | ScriptedReply) -> Reply:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from nki_agent.base.bounded import UnreadableError, read_text
 from nki_agent.base.errors import NkiAgentError, UsageError
 from nki_agent.nki.current.modules import installed
 from nki_agent.runtime.launch import launching
@@ -19,6 +20,7 @@ from nki_agent.runtime.settings import SIMULATOR_VARIABLE, read_settings
 from nki_agent.runtime.simulator import simulator_installed
 
 EXIT_FAILED = 1
+SCRIPT_BYTES_MAX = 16 << 20
 
 
 def run_script(path: Path, args: Sequence[str], *, is_eager: bool = False) -> int:
@@ -33,11 +35,12 @@ def run_script(path: Path, args: Sequence[str], *, is_eager: bool = False) -> in
     """
     target = read_settings().target
     try:
-        source = path.read_text(encoding="utf-8-sig")
-        code = compile(source, str(path), "exec")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read `{path}`", hint="name a Python script") from error
-    except (SyntaxError, ValueError) as error:
+        code = compile(read_text(path, SCRIPT_BYTES_MAX), str(path), "exec")
+    except UnreadableError as error:
+        raise UsageError(
+            f"cannot read `{path}`: it {error}", hint="name a Python script"
+        ) from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UsageError(f"`{path}` is not Python: {error}") from error
     main = ModuleType("__main__")
     main.__file__ = str(path)

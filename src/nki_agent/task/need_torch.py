@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nki_agent.base.errors import UsageError
-from nki_agent.task.userfile import INSTALL_TORCH
+from nki_agent.task.userfile import INSTALL_TORCH, read_source
 
 _IMPORTS = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
 
@@ -25,7 +25,7 @@ def need_torch(paths: Iterable[Path]) -> None:
     if find_spec("torch") is not None:
         return
     for path in paths:
-        if _IMPORTS.search(path.read_text(encoding="utf-8", errors="replace")):
+        if _IMPORTS.search(read_source(path)):
             raise UsageError(
                 f"the task {path.stem} needs PyTorch, which is missing", hint=INSTALL_TORCH
             )

@@ -21,12 +21,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from nki_agent.base.bounded import UnreadableError, read_text
 from nki_agent.base.errors import TaskError
 from nki_agent.base.hashes import hash_files, hash_text, short_hash
 from nki_agent.task.handed import HandedFiles
 
 ONE_AT_A_TIME = threading.RLock()
 """Held while user code runs, or what belongs to the process (PyTorch's settings, chance) is set."""
+SOURCE_BYTES_MAX = 1 << 20
+"""Of a task file: each of its bytes takes Python a microsecond or two to compile."""
 INSTALL_TORCH = "install PyTorch: `pip install 'nki-agent[torch]'`"
 
 
@@ -126,9 +129,13 @@ def read_user_file(path: Path, *, handed: HandedFiles | None = None) -> UserFile
         TaskError: it cannot be read, is not Python, or raises while it is run.
     """
     source = read_source(path) if handed is None else handed.source
+    if len(source) > SOURCE_BYTES_MAX:
+        raise TaskError(f"{path.name} is larger than {SOURCE_BYTES_MAX} bytes")
     full = path.resolve()
     try:
         code = compile(source, str(full), "exec")
+    except (RecursionError, MemoryError) as error:
+        raise TaskError(f"{path.name}: not Python: too deeply nested") from error
     except SyntaxError as error:
         line = f":{error.lineno}" if error.lineno else ""
         raise TaskError(
@@ -174,16 +181,13 @@ def _swap_default_dtype(wanted: Any) -> Any:
 
 def read_source(path: Path) -> str:
     """The text of a task file; TaskError where it cannot be read."""
-    if path.is_dir():
-        raise TaskError(f"{path.name} is a folder", hint="give a Python file")
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise TaskError(f"no file {path.name} in {path.parent}") from error
-    except UnicodeDecodeError as error:
-        raise TaskError(f"{path.name} is not text in UTF-8") from error
-    except OSError as error:
-        raise TaskError(f"{path.name} cannot be read: {error.strerror}") from error
+        return read_text(path, SOURCE_BYTES_MAX)
+    except UnreadableError as error:
+        if not path.exists():
+            raise TaskError(f"no file {path.name} in {path.parent}") from error
+        hint = "give a Python file" if path.is_dir() else ""
+        raise TaskError(f"{path.name} {error}", hint=hint) from error
 
 
 def fault_of(error: BaseException, path: Path, doing: str, *, hint: str = "") -> TaskError:

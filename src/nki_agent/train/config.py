@@ -17,6 +17,7 @@ import msgspec
 
 from nki_agent.agent.ablation import PromptKind
 from nki_agent.agent.episode import Mode
+from nki_agent.base.bounded import UnreadableError, read_text
 from nki_agent.base.errors import UsageError
 from nki_agent.chip.spec import Target
 
@@ -252,10 +253,10 @@ def read_config(path: Path, kind: type[Config]) -> Config:
         UsageError: it cannot be read, or a key or value of it is not known.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+        raw = tomllib.loads(read_text(path))
+    except UnreadableError as error:
+        raise UsageError(f"{path} {error}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is no TOML: {error}") from error
     try:
         return msgspec.convert(raw, kind)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nki_agent.base.bounded import IrregularError, TooLargeError, read_bounded
+from nki_agent.base.bounded import UnreadableError, read_text
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_files
 from nki_agent.check.rules.nk107_imports import ALLOWED
@@ -64,20 +64,11 @@ class Kernel:
 def read_source(path: Path) -> str:
     """Text of a source file; UsageError that says why it cannot be read."""
     try:
-        data = read_bounded(path, SOURCE_BYTES_MAX)
-        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except TooLargeError as error:
-        raise UsageError(f"`{path}` is larger than {SOURCE_BYTES_MAX} bytes") from error
-    except IrregularError as error:
-        raise UsageError(f"`{path}` is no regular file", hint="name a Python file") from error
-    except FileNotFoundError as error:
-        raise UsageError(f"no file `{path}`", hint="check the path") from error
-    except IsADirectoryError as error:
-        raise UsageError(f"`{path}` is a folder", hint="name a Python file") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"`{path}` is not UTF-8 text", hint="name a Python file") from error
-    except OSError as error:
-        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
+        return read_text(path, SOURCE_BYTES_MAX)
+    except UnreadableError as error:
+        if not path.exists():
+            raise UsageError(f"no file `{path}`", hint="check the path") from error
+        raise UsageError(f"`{path}` {error}", hint="name a Python file") from error
 
 
 def _imported_modules(source: str, *, package: Sequence[str]) -> set[tuple[str, ...]]:
