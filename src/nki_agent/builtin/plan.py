@@ -139,6 +139,8 @@ class MatmulPlan:
     """Whether one product takes two blocks of the depth: fp8 where the chip can."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
+    is_split: bool = False
+    """Whether each float32 operand is a sum of two bfloat16 numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

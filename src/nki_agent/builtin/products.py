@@ -45,6 +45,8 @@ SHORT_ROW_BYTES = 1024
 SHORT_ROWS_BYTES = 4096
 """What they make together at most: past it DMA gains nothing."""
 AxisGroup = tuple[int, ...]
+SPLIT_ROWS_MIN = 256
+"""Rows of x from which on three products of halves of it cost less than to halve all of w."""
 TRANSPOSE_SHORT = 128
 """Rows of a stored transpose up to this length are stored several at a time."""
 MATRIX_RANK = 2
@@ -147,6 +149,10 @@ class MatmulPlanner:
             levels=levels,
             has_double_rows=dtype in FP8 and self.chip.generation >= GEN3,
             is_step=bool(self.group.loop),
+            is_split=choices.split_products
+            and dtype is DType.FLOAT32
+            and max(m) >= SPLIT_ROWS_MIN
+            and not (self.group.loop or blocks[3]),
         )
 
     def _name(self, node_id: int) -> str:
