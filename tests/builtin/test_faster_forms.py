@@ -45,6 +45,7 @@ FORMS = (
         "float32",
         "buffer=nl.psum",
     ),
+    (Operator("kept rows", "F.softmax(x, -1)", ((130, 30000),)), "float32", "x_whole[:rows, "),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("pairs", "F.max_pool2d(x, 3, 2, 1)", ((3, 5, 21, 30),)), "bfloat16", "pool_pairs("),

@@ -6,6 +6,8 @@ multiplied, so that the Tensor Engine does not wait for them.
 
 from __future__ import annotations
 
+import contextlib
+
 from nki_agent.builtin.plan import MatmulPlan
 from nki_agent.builtin.print_products import Loops, call_loader, is_w_turned, is_x_ready, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, tile_of
@@ -210,11 +212,14 @@ class MatmulPrinter:
             printer.source.add(f"nisa.dma_copy(dst={part}, src={tile.name})")
 
     def _kept(self) -> None:
+        if self.plan.is_w_first:
+            self._load_w_once("")
         if self.plan.x_each == 1:
             with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
                 self.source.add("rows = min(PARTITIONS, num_rows - r0)")
                 self._load_x("rows")
-                self._load_w_once("r0")
+                if not self.plan.is_w_first:
+                    self._load_w_once("r0")
                 self._make_ready("x_turned")
             return
         add, block = self.source.add, self.source.block
@@ -222,14 +227,17 @@ class MatmulPrinter:
         with block("for g0 in range(0, num_rows, row_group):"):
             add("group = min(row_group, num_rows - g0)")
             self._load_x("group", "g0")
-            self._load_w_once("g0")
+            if not self.plan.is_w_first:
+                self._load_w_once("g0")
             with block("for r0 in range(g0, g0 + group, PARTITIONS):"):
                 add("rows = min(PARTITIONS, g0 + group - r0)")
                 self._make_ready(f"x_turned[:, {self.every}:, r0 - g0 : r0 - g0 + rows]")
 
     def _load_w_once(self, first: str) -> None:
+        """All of w, with the first rows of x or before them."""
         if self.w_level == len(self.plan.batch):
-            with self.source.block(f"if {first} == 0:"):
+            opening = self.source.block(f"if {first} == 0:") if first else contextlib.nullcontext()
+            with opening:
                 self.source.note(f"All of {self.plan.w.tensor} stays in SBUF: [K, block of K, N].")
                 self._load_w("w_kept", "num_cols", Window(count="num_cols"))
 
