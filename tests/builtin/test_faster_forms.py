@@ -10,6 +10,8 @@ from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
 from nki_agent.task.task import Task
+from nki_agent.verify.judge import Judge
+from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.verdict import Stage, Verdict
 from tests.builtin.conftest import MakeTask
 from tests.builtin.operators import Operator
@@ -43,6 +45,7 @@ FORMS = (
         "float32",
         "buffer=nl.psum",
     ),
+    (Operator("kept rows", "F.softmax(x, -1)", ((130, 30000),)), "float32", "x_whole[:rows, "),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("pairs", "F.max_pool2d(x, 3, 2, 1)", ((3, 5, 21, 30),)), "bfloat16", "pool_pairs("),
@@ -79,6 +82,56 @@ def test_faster_form_is_taken_and_right(
 ) -> None:
     task = make_task(operator.source(dtype))
     assert sign in write_kernel(task, Target.TRN2)
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+HALF = 0.5
+"""Of what a tolerance allows."""
+PRODUCTS = (
+    Operator("plain", "x @ y", ((300, 200), (200, 600))),
+    Operator("turned", "x @ y.T", ((300, 40), (600, 40))),
+    Operator("ready", "x.T @ y", ((200, 300), (200, 130))),
+    Operator("long rows", "torch.relu(x @ y + z)", ((2, 150, 600), (600, 90), (90,))),
+    Operator("streamed", "x @ y", ((300, 2100), (2100, 6000))),
+)
+
+
+@pytest.mark.parametrize("operator", PRODUCTS, ids=lambda v: v.name)
+def test_float32_product_of_halves_is_taken_and_right(
+    operator: Operator, make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    task = make_task(operator.source("float32"))
+    text = write_kernel(task, Target.TRN2, choices=Choices(split_products=True))
+    assert "for a, b in ((0, 0), (0, 1), (1, 0)):" in text
+    verdict = judges[Target.TRN2].judge(Kernel.from_text(text), task, root_seed=1)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    assert max(out.ratio for trial in verdict.trials for out in trial.outputs) < HALF
+
+
+HEADS = (
+    Operator(
+        "heads",
+        "F.scaled_dot_product_attention(x.reshape(2, 150, 3, 32).transpose(1, 2),"
+        " y.reshape(2, 150, 3, 32).transpose(1, 2), z.reshape(2, 150, 3, 32).transpose(1, 2))"
+        ".transpose(1, 2).reshape(2, 150, 96) @ w",
+        ((2, 150, 96), (2, 150, 96), (2, 150, 96), (96, 40)),
+    ),
+    Operator(
+        "products",
+        "(x @ y).transpose(0, 1).reshape(150, -1) @ z",
+        ((3, 150, 64), (64, 40), (120, 30)),
+    ),
+)
+
+
+@pytest.mark.parametrize("operator", HEADS, ids=lambda v: v.name)
+def test_value_that_is_only_put_in_order_is_written_so(
+    operator: Operator, make_task: MakeTask, solve: Solve
+) -> None:
+    task = make_task(operator.source("float32"))
+    # Two products, and nothing that copies.
+    assert "stage_3" not in write_kernel(task, Target.TRN2)
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
 

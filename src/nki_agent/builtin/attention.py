@@ -210,9 +210,11 @@ class AttentionPlanner(MatmulPlanner):
         return space.access(self._name(node_id), self._lead(node_id), *minor, is_left=False)
 
     def _result(self, space: Matrices) -> Access:
+        stored = self.buffers[self.out.id]
         minor = [minor_stride(self.captured, self.out.id, dim) for dim in (-2, -1)]
-        name = self.buffers[self.out.id].name
-        return space.access(name, self._lead(self.out.id), *minor, is_left=False)
+        if stored.strides is not None:
+            minor = list(stored.strides[-MATRIX_RANK:])
+        return space.access(stored.name, self._lead(self.out.id), *minor, is_left=False)
 
     # -- between the product and the softmax ------------------------------------------------------
     def _between(self, space: Matrices) -> tuple[list[list[Step]], Tile, Tile]:

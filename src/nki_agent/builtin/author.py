@@ -173,8 +173,8 @@ class BuiltinAuthor:
 
     async def _settle(self, choices: Choices) -> Choices:
         """The same, without rounding where it makes no other kernel."""
-        plain = choices.but({"short_tiles": False})
-        if not choices.short_tiles or plain == choices:
+        plain = choices.rounding(allowed=False)
+        if not choices.rounds:
             return choices
         rounded = await asyncio.to_thread(self._try_to_write, choices)
         return plain if rounded == await asyncio.to_thread(self._try_to_write, plain) else choices
@@ -183,7 +183,7 @@ class BuiltinAuthor:
         """Whether the last answer asks for another kernel; right by a hair does, if it rounds."""
         last = steps[-1]
         written = await self._settle(_choices_of(steps[:-1], is_checked=VERIFY in available))
-        return last.stage not in (None, "right") or (last.is_close and written.short_tiles)
+        return last.stage not in (None, "right") or (last.is_close and written.rounds)
 
     async def _repair(self, steps: Sequence[_Step], available: set[str]) -> Reply:
         """The next kernel, if what failed leads to another one."""
@@ -268,7 +268,7 @@ def _choices_of(steps: Sequence[_Step], *, is_checked: bool) -> Choices:
     failed = any(
         step.is_close or (step.stage not in (None, "right") and not step.is_full) for step in steps
     )
-    return REPAIRS[full].but({"short_tiles": is_checked and not failed})
+    return REPAIRS[full].rounding(allowed=is_checked and not failed)
 
 
 def _was_profiled(steps: Sequence[_Step]) -> bool:

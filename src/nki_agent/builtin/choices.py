@@ -50,6 +50,8 @@ class Choices:
     """How the steps of a tile are cut, so that engines need not wait for each other."""
     short_tiles: bool = False
     """Whether values between 16-bit tensors are 16 bits too, as the reference has them."""
+    split_products: bool = False
+    """Whether float32 products are three of 16 bits each, as the bound of a task has them."""
     leaving: Leaving = Leaving.SUITED
     """What copies turned operands out of PSUM."""
     parking: bool = True
@@ -78,6 +80,15 @@ class Choices:
         chosen = tilings[self.tiling : self.tiling + 1]
         return [*chosen, *(t for t in tilings if t not in chosen)]
 
+    @property
+    def rounds(self) -> bool:
+        """Whether values may be rounded that float32 would keep: only a verdict allows it."""
+        return self.short_tiles or self.split_products
+
+    def rounding(self, *, allowed: bool) -> Choices:
+        """The same with all such rounding, or with none."""
+        return replace(self, short_tiles=allowed, split_products=allowed)
+
     def changes(self) -> dict[str, Value]:
         """What is not as it is by default."""
         return {
@@ -98,6 +109,7 @@ class Choices:
 OPTIONS: Mapping[str, tuple[Value, ...]] = {
     "phases": tuple(Phases),
     "short_tiles": (False, True),
+    "split_products": (False, True),
     "leaving": tuple(Leaving),
     "attention": (False, True),
     "sbuf_share": (0.25, 0.4, 0.6, 0.9),
@@ -117,6 +129,7 @@ OPTIONS: Mapping[str, tuple[Value, ...]] = {
 
 PROVEN: tuple[tuple[str, Value], ...] = (
     ("short_tiles", True),
+    ("split_products", True),
     ("leaving", Leaving.SCALAR),
     ("attention", False),
     ("sbuf_share", 0.4),

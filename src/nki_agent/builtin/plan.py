@@ -84,6 +84,8 @@ class RowsPlan:
     passes: int = 0
     """Rows that do not fit are walked in strips of `col_block` columns, so many times each: behind
     the loop over rows come by turns the steps of a strip and those after all strips."""
+    kept: tuple[Access, ...] = ()
+    """What the first pass that reads it leaves in SBUF, whole rows, for the later ones."""
     cuts: tuple[int, ...] = ()
     """Innermost steps where a phase begins that runs one tile behind the one before."""
     is_step: bool = False
@@ -139,6 +141,10 @@ class MatmulPlan:
     """Whether one product takes two blocks of the depth: fp8 where the chip can."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
+    is_w_first: bool = False
+    """Whether w is loaded before x: it is there while an earlier stage still makes x."""
+    is_split: bool = False
+    """Whether each float32 operand is a sum of two bfloat16 numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

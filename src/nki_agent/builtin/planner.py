@@ -26,6 +26,7 @@ from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import plan_transpose
+from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
@@ -59,14 +60,18 @@ def plan_kernel(
     captured, chains = turn_chains(captured, chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
     outputs = _stored(captured.graph, groups)
+    relaid = find_relayouts(captured, groups)
+    groups = [group for group in groups if group.nodes[0] not in relaid]
     taken = {*result_names, *(a.name for a in arguments)}
     new = {name: make_name(f"new_{name}", taken) for name in updates}
 
     def plan_stages() -> tuple[dict[int, Stored], list[Stage]]:
         final = (*result_names, *new.values())
-        names = _name_values(captured.graph, outputs, arguments, final)
+        named = {node: None for node in outputs if node not in relaid.values()}
+        names = _name_values(captured.graph, named, arguments, final)
         if choices.short_tiles:
             names |= _shortened(captured.graph, names, final)
+        names |= _relaid(captured, names, relaid)
         names |= _regions(captured, names)
         return names, [
             _plan_stage(captured, group, names, outputs, chip, choices) for group in groups
@@ -82,7 +87,7 @@ def plan_kernel(
         arguments=arguments,
         buffers=tuple(
             replace(b, is_result=b.name in result_names)
-            for b in _buffers(captured, groups, names)
+            for b in _buffers(captured, groups, names, relaid)
             if b.name not in own
         ),
         results=result_names,
@@ -174,6 +179,23 @@ def _regions(captured: Captured, found: dict[int, Stored]) -> dict[int, Stored]:
     return regions
 
 
+def _relaid(
+    captured: Captured, found: Mapping[int, Stored], relaid: Mapping[int, int]
+) -> dict[int, Stored]:
+    """Where values are written that a copy would only put in another order."""
+    made = {}
+    for copy, maker in relaid.items():
+        strides = []
+        for graph in captured.graphs:
+            walk = strides_in_copy(graph[maker], graph[graph[copy].inputs[0]])
+            assert walk is not None, "it was found at all shape sets"
+            strides.append(walk)
+        whole = found[copy]
+        offset = (0,) * len(captured.graphs)
+        made[maker] = Stored(whole.name, whole.dtype, tuple(zip(*strides, strict=True)), offset)
+    return made
+
+
 def _name_values(
     graph: Graph,
     stored: Mapping[int, None],
@@ -228,11 +250,15 @@ def _hidden_dtype(graph: Graph, node_id: int) -> DType:
 
 
 def _buffers(
-    captured: Captured, groups: list[Group], stored: Mapping[int, Stored]
+    captured: Captured,
+    groups: list[Group],
+    stored: Mapping[int, Stored],
+    relaid: Mapping[int, int],
 ) -> tuple[Buffer, ...]:
     outputs = {captured.graph.base(o).id: o for o in captured.graph.outputs}
     found = []
-    made = [(node_id, group) for group in groups for node_id in group.nodes]
+    copies = {maker: copy for copy, maker in relaid.items()}
+    made = [(copies.get(node, node), group) for group in groups for node in group.nodes]
     whole = [(n.id, None) for n in captured.graph.nodes if n.op is Op.PARTS]
     for node_id, group in (*whole, *made):
         if node_id in stored and stored[node_id].strides is None:

@@ -6,6 +6,8 @@ multiplied, so that the Tensor Engine does not wait for them.
 
 from __future__ import annotations
 
+import contextlib
+
 from nki_agent.builtin.plan import MatmulPlan
 from nki_agent.builtin.print_products import Loops, call_loader, is_w_turned, is_x_ready, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, tile_of
@@ -33,7 +35,11 @@ class MatmulPrinter:
         self.multiply = f"{prefix}multiply"
         self.loops = Loops(plan.batch, source, scope, is_step=plan.is_step)
         self.last = len(plan.batch) + 1
-        self.dtype = f"nl.{plan.dtype.value}"
+        self.dtype = "nl.bfloat16" if plan.is_split else f"nl.{plan.dtype.value}"
+        self.version = "_split" if plan.is_split else ""
+        self.halves = "2, " if plan.is_split else ""
+        self.every = ":, " if plan.is_split else ""
+        """How both halves of an operand are named in front of its blocks of K."""
         self.x = swap_axes(plan.x) if is_x_ready(plan) else plan.x
         self.w = swap_axes(plan.w) if is_w_turned(plan) else plan.w
         self.w_level = max((i + 1 for i, s in enumerate(plan.w.strides[:-2]) if any(s)), default=0)
@@ -131,7 +137,7 @@ class MatmulPrinter:
     # -- operands ---------------------------------------------------------------------------------
     def _load_w(self, name: str, cols: str, window: Window) -> None:
         self.source.add(
-            f"{name} = nl.ndarray((PARTITIONS, k_tiles, {cols}), dtype={self.dtype},"
+            f"{name} = nl.ndarray((PARTITIONS, {self.halves}k_tiles, {cols}), dtype={self.dtype},"
             " buffer=nl.sbuf)"
         )
         depth = self.depth
@@ -139,24 +145,24 @@ class MatmulPrinter:
         windows = self.loops.windows(*((window, depth) if is_turned else (depth, window)))
         text = self.w_regions.text(layout_of(self.w), windows)
         self.source.add(
-            call_loader(name, text, self.plan.w_each)
+            call_loader(name, text, self.plan.w_each, version=self.version)
             if is_turned
-            else f"load_blocks({name}, {text})"
+            else f"load_blocks{self.version}({name}, {text})"
         )
 
     def _load_x(self, rows: str, start: str = "r0") -> None:
         self.source.add(
-            f"x_turned = nl.ndarray((PARTITIONS, k_tiles, {rows}), dtype={self.dtype},"
-            " buffer=nl.sbuf)"
+            f"x_turned = nl.ndarray((PARTITIONS, {self.halves}k_tiles, {rows}),"
+            f" dtype={self.dtype}, buffer=nl.sbuf)"
         )
         window, depth = Window(start=start, count=rows), self.depth
         is_ready = is_x_ready(self.plan)
         windows = self.loops.windows(*((depth, window) if is_ready else (window, depth)))
         text = self.x_regions.text(layout_of(self.x), windows)
         self.source.add(
-            f"load_blocks(x_turned, {text})"
+            f"load_blocks{self.version}(x_turned, {text})"
             if is_ready
-            else call_loader("x_turned", text, self.plan.x_each)
+            else call_loader("x_turned", text, self.plan.x_each, version=self.version)
         )
 
     # -- w in SBUF --------------------------------------------------------------------------------
@@ -167,14 +173,15 @@ class MatmulPrinter:
             source, scope, row_level=self.last, cols="cols", vector_cols="n0 : n0 + cols"
         )
         source.add('"""One tile of rows against all columns; what follows leaves PSUM with it."""')
-        source.add("rows, num_cols = x_turned.shape[2], w_kept.shape[2]")
+        last = 2 + self.plan.is_split
+        source.add(f"rows, num_cols = x_turned.shape[{last}], w_kept.shape[{last}]")
         with source.block("for n0 in range(0, num_cols, BANK):"):
             source.add("cols = min(BANK, num_cols - n0)")
             self._accumulate(
                 source,
                 "x_turned[:size, k, :]",
                 "w_kept[:size, k, n0 : n0 + cols]",
-                k_tiles="x_turned.shape[1]",
+                k_tiles=f"x_turned.shape[{last - 1}]",
             )
             for step in self.plan.levels[self.last]:
                 self._step_in_part(step, printer)
@@ -205,11 +212,14 @@ class MatmulPrinter:
             printer.source.add(f"nisa.dma_copy(dst={part}, src={tile.name})")
 
     def _kept(self) -> None:
+        if self.plan.is_w_first:
+            self._load_w_once("")
         if self.plan.x_each == 1:
             with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
                 self.source.add("rows = min(PARTITIONS, num_rows - r0)")
                 self._load_x("rows")
-                self._load_w_once("r0")
+                if not self.plan.is_w_first:
+                    self._load_w_once("r0")
                 self._make_ready("x_turned")
             return
         add, block = self.source.add, self.source.block
@@ -217,14 +227,17 @@ class MatmulPrinter:
         with block("for g0 in range(0, num_rows, row_group):"):
             add("group = min(row_group, num_rows - g0)")
             self._load_x("group", "g0")
-            self._load_w_once("g0")
+            if not self.plan.is_w_first:
+                self._load_w_once("g0")
             with block("for r0 in range(g0, g0 + group, PARTITIONS):"):
                 add("rows = min(PARTITIONS, g0 + group - r0)")
-                self._make_ready("x_turned[:, :, r0 - g0 : r0 - g0 + rows]")
+                self._make_ready(f"x_turned[:, {self.every}:, r0 - g0 : r0 - g0 + rows]")
 
     def _load_w_once(self, first: str) -> None:
+        """All of w, with the first rows of x or before them."""
         if self.w_level == len(self.plan.batch):
-            with self.source.block(f"if {first} == 0:"):
+            opening = self.source.block(f"if {first} == 0:") if first else contextlib.nullcontext()
+            with opening:
                 self.source.note(f"All of {self.plan.w.tensor} stays in SBUF: [K, block of K, N].")
                 self._load_w("w_kept", "num_cols", Window(count="num_cols"))
 
@@ -322,7 +335,16 @@ class MatmulPrinter:
             first = "2 * pairs, "
         with source.block(f"for k in range({first}{k_tiles}):"):
             source.add(f"size = min(PARTITIONS, {depth} - k * PARTITIONS)")
-            source.add(f"nisa.nc_matmul(dst=product, stationary={stationary}, moving={moving})")
+            if not self.plan.is_split:
+                source.add(f"nisa.nc_matmul(dst=product, stationary={stationary}, moving={moving})")
+                return
+            source.note("The product of both second parts is too small to count.")
+            x, w = (
+                text.replace("[:size, ", f"[:size, {part}, ")
+                for text, part in ((stationary, "a"), (moving, "b"))
+            )
+            with source.block("for a, b in ((0, 0), (0, 1), (1, 0)):"):
+                source.add(f"nisa.nc_matmul(dst=product, stationary={x}, moving={w})")
 
     def _step(self, step: Step, level: int) -> None:
         match step:

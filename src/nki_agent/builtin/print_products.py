@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
@@ -104,46 +105,116 @@ TURN = '''def turn(dst, tile):
         nisa.tensor_copy(dst=dst[:size, whole : whole + 1, :], src=turned)
 '''
 
+LEAVE_SPLIT = '''def leave_split(dst, src):
+    """Writes src as a sum of two bfloat16 numbers: rounded, and what the rounding left."""
+    nisa.activation(dst=dst[:, 0], op=nl.copy, data=src)
+    nisa.tensor_tensor(dst=dst[:, 1], data1=src, data2=dst[:, 0], op=nl.subtract)
+'''
+LOAD_BLOCKS_SPLIT = '''def load_blocks_split(dst, src):
+    """Loads src [K, N] into dst [128, 2, block of K, N], a sum of two bfloat16 numbers."""
+    depth, cols = src.shape
+    whole = depth // PARTITIONS
+    # One transfer takes as many blocks of short rows as make long ones.
+    each = max(1, 2 * BANK // cols)
+    for k0 in range(0, whole, each):
+        count = min(each, whole - k0)
+        tile = nl.ndarray((PARTITIONS, count, cols), dtype=src.dtype, buffer=nl.sbuf)
+        blocks = src[k0 * PARTITIONS : (k0 + count) * PARTITIONS, :]
+        nisa.dma_copy(dst=tile, src=blocks.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2)))
+        split(dst[:, :, k0 : k0 + count, :], tile)
+    size = depth % PARTITIONS
+    if size:
+        tile = nl.ndarray((size, cols), dtype=src.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=src[whole * PARTITIONS :, :])
+        split(dst[:size, :, whole, :], tile)
+'''
+SPLIT = '''def split(dst, src):
+    """As leave_split, of a tile in SBUF: on engines that have time beside products."""
+    nisa.activation(dst=dst[:, 0], op=nl.copy, data=src)
+    nisa.tensor_tensor(
+        dst=dst[:, 1], data1=src, data2=dst[:, 0], op=nl.subtract, engine=nisa.engine.gpsimd
+    )
+'''
+
+
+def split_version(helper: str) -> str:
+    """A helper that turns, with dst [128, 2, block of K, M] as a sum of two bfloat16 numbers."""
+    changes = {
+        "def load_short_rows(": "def load_short_rows_split(",
+        "def load_transposed(": "def load_transposed_split(",
+        "def turn(": "def turn_split(",
+        " turn(dst[:, :,": " turn_split(dst[:, :, :,",
+        "dst [128, block of K, M]": "dst [128, 2, block of K, M], in two parts",
+        "As load_transposed,": "As load_transposed_split,",
+        "dst[:size, k0": "dst[:size, :, k0",
+        "reshape_dim(1, (lanes, each)).permute((0, 2, 1))": (
+            "reshape_dim(2, (lanes, each)).permute((0, 1, 3, 2))"
+        ),
+        "dst=block[:, e0": "dst=block[:, :, e0",
+        "dst[:, k0 : k0 + count, :]": "dst[:, :, k0 : k0 + count, :]",
+        "dst[:size, whole : whole + 1, :]": "dst[:size, :, whole : whole + 1, :]",
+        "nisa.tensor_copy(dst=": "leave_split(dst=",
+    }
+    for old, new in changes.items():
+        helper = helper.replace(old, new)
+    return helper
+
 
 def is_unit(stride: Size) -> bool:
     """Whether neighbours along an axis are neighbours in memory."""
     return all(s == 1 for s in stride)
 
 
+@dataclass(slots=True)
+class _Needs:
+    """Which helpers the stages of a plan call, in one of two versions."""
+
+    turns: bool = False
+    blocks: bool = False
+    short: bool = False
+
+    def turning(self) -> list[str]:
+        """Those that turn."""
+        return [LOAD_SHORT] * self.short + [TURN, LOAD_TRANSPOSED] * self.turns
+
+
 def helpers_of(plan: Plan) -> list[str]:
     """The helper functions that the stages of a plan call, in order of definition."""
-    turns = blocks = short = False
+    plain, split = _Needs(), _Needs()
     for stage in plan.stages:
         match stage:
             case MatmulPlan():
+                needs = split if stage.is_split else plain
                 x_turns = not is_x_ready(stage)
                 w_turns = is_w_turned(stage)
                 each = [stage.x_each] * x_turns + [stage.w_each] * w_turns
-                turns |= 1 in each
-                short |= any(n > 1 for n in each)
-                blocks |= not (x_turns and w_turns)
+                needs.turns |= 1 in each
+                needs.short |= any(n > 1 for n in each)
+                needs.blocks |= not (x_turns and w_turns)
             case SmallProductPlan():
-                turns |= stage.x_each == 1
-                short |= stage.x_each > 1
+                plain.turns |= stage.x_each == 1
+                plain.short |= stage.x_each > 1
             case AttentionPlan() | ChainPlan():
-                turns = blocks = True
-                short |= stage.rows_each > 1
+                plain.turns = plain.blocks = True
+                plain.short |= stage.rows_each > 1
             case _:
                 pass
-    turning = [LOAD_SHORT] if short else []
-    turning += [TURN, LOAD_TRANSPOSED] if turns else []
+    turning = plain.turning()
     if turning and plan.leaving is not Leaving.VECTOR:
-        plain = "nisa.tensor_copy(dst="
-        turning = [helper.replace(plain, "leave_psum(dst=") for helper in turning]
+        copy = "nisa.tensor_copy(dst="
+        turning = [helper.replace(copy, "leave_psum(dst=") for helper in turning]
         turning.insert(0, LEAVE_PSUM[plan.leaving])
-    return ([LOAD_BLOCKS] if blocks else []) + turning
+    found = [LOAD_BLOCKS] * plain.blocks + turning
+    found += [SPLIT, LOAD_BLOCKS_SPLIT] * split.blocks
+    own = [split_version(helper) for helper in split.turning()]
+    return found + [LEAVE_SPLIT] * bool(own) + own
 
 
-def call_loader(dst: str, src: str, each: int) -> str:
+def call_loader(dst: str, src: str, each: int, *, version: str = "") -> str:
     """The call that loads rows and turns them."""
     if each == 1:
-        return f"load_transposed({dst}, {src})"
-    return f"load_short_rows({dst}, {src}, each={each})"
+        return f"load_transposed{version}({dst}, {src})"
+    return f"load_short_rows{version}({dst}, {src}, each={each})"
 
 
 def is_x_ready(plan: MatmulPlan) -> bool:

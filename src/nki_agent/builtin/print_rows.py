@@ -81,6 +81,8 @@ class RowsPrinter:
         self.steps.position = self._position
         self.steps.is_periodic = plan.period is not None
         self.lanes = "PARTITIONS" if plan.period is None else "lanes"
+        self.kept_rows: dict[Access, str] = {}
+        self.loaded: set[Access] = set()
 
     def print(self) -> None:
         """The whole pass."""
@@ -181,6 +183,7 @@ class RowsPrinter:
         if self.plan.has_middle and level + 1 == self.row_level:
             self._middle()
             return
+        self._keep_rows(level)
         with self.source.block(self._loop(level)):
             if level + 1 == self.row_level and not (self.plan.is_flat or self.is_packed):
                 self.source.add(f"rows = min({self.lanes}, num_rows - r0)")
@@ -230,6 +233,34 @@ class RowsPrinter:
             for step in self.plan.levels[level + 1]:
                 self._step(step, level + 1)
 
+    def _keep_rows(self, level: int) -> None:
+        """Before the loop over rows: whole rows of what several passes read."""
+        if level + 1 != self.row_level or not self.plan.kept:
+            return
+        loads = [s for s in self.plan.steps if isinstance(s, Load) and s.access in self.plan.kept]
+        dtypes = {step.access: step.dst.dtype for step in loads}
+        self.kept_rows = {}
+        self.source.note("Rows stay in SBUF from the first pass on.")
+        for access, dtype in dtypes.items():
+            name = f"{access.tensor}_whole"
+            count = sum(known.startswith(name) for known in self.kept_rows.values())
+            name += f"_{count + 1}" if count else ""
+            self.kept_rows[access] = name
+            self.source.add(
+                f"{name} = nl.ndarray((PARTITIONS, num_cols), dtype=nl.{dtype.value},"
+                " buffer=nl.sbuf)"
+            )
+
+    def _load_kept(self, step: Load) -> None:
+        """A strip of kept rows, which the first pass loads."""
+        name, tile = self.kept_rows[step.access], step.dst.name
+        self.steps.take(step.dst)
+        self.source.add(f"{tile} = {name}[:rows, c0 : c0 + cols]")
+        if step.access not in self.loaded:
+            self.loaded.add(step.access)
+            text = self._region(step.access, step.dst, is_store=False)
+            self.source.add(f"nisa.dma_copy(dst={tile}, src={text})")
+
     def _loop(self, level: int) -> str:
         num_outer = len(self.outer) - (self.plan.total is not None) - self.plan.has_middle
         if level < num_outer:
@@ -247,6 +278,8 @@ class RowsPrinter:
         match step:
             case Load() if self._is_periodic(step):
                 self._load_period(step)
+            case Load() if level > self.row_level and step.access in self.kept_rows:
+                self._load_kept(step)
             case Load():
                 self.steps.allocate(step.dst)
                 text = self._region(step.access, step.dst, is_store=False)

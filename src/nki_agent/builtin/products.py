@@ -45,6 +45,8 @@ SHORT_ROW_BYTES = 1024
 SHORT_ROWS_BYTES = 4096
 """What they make together at most: past it DMA gains nothing."""
 AxisGroup = tuple[int, ...]
+SPLIT_ROWS_MIN = 256
+"""Rows of x from which on three products of halves of it cost less than to halve all of w."""
 TRANSPOSE_SHORT = 128
 """Rows of a stored transpose up to this length are stored several at a time."""
 MATRIX_RANK = 2
@@ -147,7 +149,16 @@ class MatmulPlanner:
             levels=levels,
             has_double_rows=dtype in FP8 and self.chip.generation >= GEN3,
             is_step=bool(self.group.loop),
+            is_w_first=self._is_made(x_id) and not self._is_made(w_id),
+            is_split=choices.split_products
+            and dtype is DType.FLOAT32
+            and max(m) >= SPLIT_ROWS_MIN
+            and not (self.group.loop or blocks[3]),
         )
+
+    def _is_made(self, node_id: int) -> bool:
+        """Whether another stage makes a value."""
+        return self.graph.base(node_id).op is not Op.INPUT
 
     def _name(self, node_id: int) -> str:
         return self.buffers[self.graph.base(node_id).id].name

@@ -37,7 +37,14 @@ from nki_agent.builtin.row_parts import RowPart, find_row_parts, is_scattered
 from nki_agent.builtin.row_space import Space, longest_as_rows, space_of_total, with_period
 from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
-from nki_agent.builtin.strips import Passes, StripLowering, count_names, lower_strips, strip_bytes
+from nki_agent.builtin.strips import (
+    Passes,
+    StripLowering,
+    count_names,
+    lower_strips,
+    read_again,
+    strip_bytes,
+)
 from nki_agent.builtin.tile_steps import (
     Access,
     AffineSelect,
@@ -254,14 +261,22 @@ class RowsPlanner:
             return None
         cols = group_size(space.groups[-1], space.sizes)
         row_level = len(space.outer) + 1
-        block = self.choices.col_block
+        block, plain = self.choices.col_block, None
         while block >= COL_BLOCK_MIN:
             plan = self._lower_strips(space, row_level, block)
-            found = strip_bytes(plan.levels, row_level=row_level, cols=max(cols), block=block)
-            if found <= room:
-                return plan
+            kept = read_again(plan.levels, row_level)
+            while True:
+                found = strip_bytes(
+                    plan.levels, row_level=row_level, cols=max(cols), block=block, kept=kept
+                )
+                if found <= room or not kept:
+                    break
+                kept = kept[:-1]
+            if found <= room and kept:
+                return replace(plan, kept=kept)
+            plain = plain or (plan if found <= room else None)
             block //= 2
-        return None
+        return plain
 
     def _lower_strips(self, space: Space, row_level: int, block: int) -> RowsPlan:
         places = {

@@ -84,7 +84,7 @@ class Draft:
         """
         if self.result is None or not self.result.verdicts:
             return None
-        return all(self.result.verdicts) and not (self.choices.short_tiles and self.result.is_close)
+        return all(self.result.verdicts) and not (self.choices.rounds and self.result.is_close)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

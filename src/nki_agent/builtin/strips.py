@@ -2,20 +2,22 @@
 
 Law: a pass goes over the strips of one tile of rows and adds each reduction up in a column; what
 depends on a reduction waits for the next pass, which makes wide values anew from the inputs
-instead of keeping them. Levels of steps: outer loops, the loop over rows, then by turns the steps
-of a strip and those after all strips of a pass.
+instead of keeping them. Where whole rows of the inputs fit, they are loaded once. Levels of steps:
+outer loops, the loop over rows, then by turns the steps of a strip and those after all strips of a
+pass.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError
 from nki_agent.builtin.lanes import IDENTITY
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Pending, Place, Value
-from nki_agent.builtin.tile_steps import Combine, Fill, Kind, Step, Tile, step_writes
+from nki_agent.builtin.tile_steps import Access, Combine, Fill, Kind, Load, Step, Tile, step_writes
 
 WORDS = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "product"}
 
@@ -162,11 +164,36 @@ def count_names(names: Mapping[str, int], steps: Sequence[Step]) -> dict[str, in
     return found
 
 
-def strip_bytes(levels: Sequence[Sequence[Step]], *, row_level: int, cols: int, block: int) -> int:
-    """Bytes of one partition: strips twice, so that loads run ahead; whole rows of vectors once."""
-    tiles: set[Tile] = {t for level in levels for step in level for t in step_writes(step)}
-    total = 0
+def strip_bytes(
+    levels: Sequence[Sequence[Step]],
+    *,
+    row_level: int,
+    cols: int,
+    block: int,
+    kept: Sequence[Access] = (),
+) -> int:
+    """Bytes of one partition: strips twice, so that loads run ahead; whole rows of vectors once.
+
+    Rows of `kept` are whole too, and lie where those of the tile before them lay: each strip is
+    loaded as soon as the last pass over that tile is past it.
+    """
+    rows = {
+        s.access: s.dst.dtype.itemsize
+        for level in levels
+        for s in level
+        if isinstance(s, Load) and s.access in kept
+    }
+    total = sum(cols * itemsize for itemsize in rows.values())
+    steps = [s for level in levels for s in level if not (isinstance(s, Load) and s.access in kept)]
+    tiles: set[Tile] = {tile for step in steps for tile in step_writes(step)}
     for tile in tiles:
         width = cols if tile.level < row_level else 2 * block
         total += (width if tile.is_wide else 1) * tile.dtype.itemsize
     return total
+
+
+def read_again(levels: Sequence[Sequence[Step]], row_level: int) -> tuple[Access, ...]:
+    """What more than one pass loads."""
+    loads = [s for level in levels[row_level + 1 :] for s in level if isinstance(s, Load)]
+    count = Counter(s.access for s in loads if s.dst.kind is Kind.FULL)
+    return tuple(access for access, number in count.items() if number > 1)
