@@ -67,6 +67,9 @@ def test_dry_run_fails_where_a_gpu_has_too_little(tmp_path: Path) -> None:
         ("colour = 1\n[model]\npath = 'm'\n", "there is no key `colour`"),
         ("[model]\npath = 'm'\n[lora]\nrang = 4\n", r"\[lora\] has no key `rang`[\s\S]*`rank`"),
         ("[model\n", "is no TOML"),
+        ("batch = 0\n[model]\npath = 'm'\n", r">= 1 - at `\$.batch`"),
+        ("epochs = nan\n[model]\npath = 'm'\n", r"epochs"),
+        ("[model]\npath = 'm'\n[evaluate.generation]\nturn = 4\n", r"no key `turn`[\s\S]*`turns`"),
     ],
 )
 def test_what_a_config_must_not_say_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -14,10 +14,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nki_agent.base.clock import FakeClock
 from nki_agent.train.config import Compression, LinksPart
-from nki_agent.train.links import TopK, attach, top_k_hook
+from nki_agent.train.links import TopK, attach, bits_for, share_for, top_k_hook
 
 PROCESSES = 2
 STEPS = 24
+ELEMS, TURNS = 67, 128
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("train")]
 
 
@@ -74,14 +75,14 @@ def test_all_processes_have_the_same_weights_and_learn(
     assert first["losses"][-1] < 0.9 * first["losses"][0]
 
 
-def send_constant(rank: int, store: str, out: str) -> None:
-    """Give the hook one gradient again and again, of which it may send an eighth at a time."""
+def send_constant(rank: int, share: float, store: str, out: str) -> None:
+    """Give the hook one gradient again and again, of which it may send a share at a time."""
     begin(rank, store)
-    gradient = torch.linspace(-1.0, 1.0, 64) * (rank + 1)
+    gradient = torch.linspace(-1.0, 1.0, ELEMS) * (rank + 1)
     state = TopK(part=LinksPart(agree_every=1000), clock=FakeClock())
-    state.ratios, state.step = [0.125, 0.125], 1
-    total = torch.zeros(64)
-    for _ in range(64):
+    state.bits, state.step = [bits_for(share)] * PROCESSES, 1
+    total = torch.zeros(ELEMS)
+    for _ in range(TURNS):
         total += top_k_hook(state, Bucket(gradient)).value()
     torch.save({"total": total, "kept": state.residuals[0], "gradient": gradient}, f"{out}{rank}")
     end()
@@ -102,10 +103,11 @@ class Bucket:
         return self._gradient
 
 
-def test_what_top_k_does_not_send_now_it_sends_later(tmp_path: Path) -> None:
-    first, second = run(send_constant, tmp_path)
+@pytest.mark.parametrize("share", [1 / 64, 1 / 8, 1 / 2])
+def test_what_top_k_does_not_send_now_it_sends_later(share: float, tmp_path: Path) -> None:
+    first, second = run(send_constant, tmp_path, share)
     assert torch.equal(first["total"], second["total"])
-    given = 64 * (first["gradient"] + second["gradient"])
+    given = TURNS * (first["gradient"] + second["gradient"])
     kept = first["kept"] + second["kept"]
     torch.testing.assert_close(2 * first["total"] + kept, given, rtol=1e-4, atol=1e-3)
     assert float(kept.abs().max()) > 0
@@ -114,18 +116,24 @@ def test_what_top_k_does_not_send_now_it_sends_later(tmp_path: Path) -> None:
 def adapt(rank: int, store: str, out: str) -> None:
     """Agree on shares when the second process's link is a tenth as fast."""
     begin(rank, store)
-    state = TopK(part=LinksPart(time_share=0.5), clock=FakeClock())
-    state.ratios = [1.0, 1.0]
+    state = TopK(part=LinksPart(time_share=0.5, ratio_min=0.001), clock=FakeClock())
+    state.bits = [32.0, 32.0]
     other = 1 - rank
     state.speeds = {other: 1e6 if other == 0 else 1e5}
     state._compute_ns, state._elems = 10**9, 1_000_000
     state._agree()
-    torch.save({"ratios": state.ratios}, f"{out}{rank}")
+    torch.save({"bits": state.bits}, f"{out}{rank}")
     end()
 
 
 def test_a_slower_link_carries_a_smaller_share_and_all_know_it(tmp_path: Path) -> None:
     first, second = run(adapt, tmp_path)
-    assert first["ratios"] == second["ratios"]
-    # Half a second at 1 MB/s is 500 KB: a twelfth of a million elements of 6 bytes.
-    assert first["ratios"] == pytest.approx([1 / 12, 1 / 120])
+    assert first["bits"] == second["bits"]
+    # Half a second at 1 MB/s is 500 KB: four bits for each of a million elements.
+    assert first["bits"] == pytest.approx([4.0, 0.4])
+
+
+@pytest.mark.parametrize(("share", "bits"), [(1 / 48, 1.0), (1 / 32, 1.5), (1 / 4, 5.0), (1.0, 17)])
+def test_places_take_the_shorter_of_both_forms(share: float, bits: float) -> None:
+    assert bits_for(share) == pytest.approx(bits)
+    assert share_for(bits) == pytest.approx(share)

@@ -18,7 +18,7 @@ from nki_agent.agent.episode import Mode
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.errors import UsageError
 from nki_agent.base.jsonl import append_line
-from nki_agent.base.writing import writing
+from nki_agent.base.writing import new_folder, path_error, writing
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.ablating import PROMPT_HELP
 from nki_agent.cli.command import ExitCode, guard
@@ -182,16 +182,22 @@ def _train(folder: TrainingFolder, run: Any, *, as_json: bool) -> ExitCode:
         say(f"{folder.path} is done already; give another `--out` to train anew")
     elif is_first_process():
         with alone_in(folder):
-            run()
+            try:
+                run()
+            except BaseException as error:
+                if (checkpoint := folder.find_checkpoint()) is not None:
+                    where = f"{checkpoint.name} is kept in {folder.path}"
+                    error.add_note(f"{where}: the same command goes on from it")
+                raise
     else:
         run()
     if not is_first_process():
         return ExitCode.RIGHT
-    data = folder.summary.read_bytes()
+    summary = msgspec.json.decode(folder.summary.read_bytes())
     if as_json:
-        show_json(msgspec.json.decode(data))
+        show_json(summary)
         return ExitCode.RIGHT
-    for name, value in msgspec.json.decode(data).items():
+    for name, value in summary.items():
         if isinstance(value, dict):
             for measure, number in value.items():
                 show(f"{measure:<26}{number:.4g}")
@@ -234,10 +240,11 @@ def _plan(config: SftConfig | GrpoConfig, *, tokens: int, as_json: bool) -> Exit
 def _merge(model: Path, out: Path) -> ExitCode:
     require_packages()
     folder = model / "model" if (model / "model").is_dir() else model
-    if out.exists() and any(out.iterdir()):
-        raise UsageError(f"{out} is not empty", hint="name a new folder")
     module = importlib.import_module("nki_agent.train.weights")
-    module.merge_folder(folder, out)
+    arguments = importlib.import_module("nki_agent.train.arguments")
+    remedy = "merge it on a machine with more memory"
+    with new_folder(out, hint="name a new folder"), arguments.guard_memory(remedy):
+        module.merge_folder(folder, out)
     say(f"merged into {out}: `nki-agent bench run --model hf/{out}` measures it")
     return ExitCode.RIGHT
 
@@ -255,15 +262,25 @@ def _evaluate(
     module = importlib.import_module("nki_agent.train.evaluate")
     weights = importlib.import_module("nki_agent.train.weights")
     benches = importlib.import_module("nki_agent.train.benches")
+    arguments = importlib.import_module("nki_agent.train.arguments")
     part = ModelPart(path=str(path / "model" if (path / "model").is_dir() else path))
     weights.require_model(part)
     target = read_target(choice.target)
-    with tempfile.TemporaryDirectory() as folder, LocalExecutor() as executor:
+    if out is not None:
+        # Known before an hour has been spent; and two evaluations never mix.
+        require_new(out)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalExecutor() as executor,
+        arguments.guard_memory("give fewer `--reply-tokens`, or a smaller model"),
+    ):
         shelf = Shelf(corpus, folder=Path(folder))
         rows = module.choose(shelf.list_split(choice.split), choice.tasks, seed=choice.seed)
         way = benches.make_way(generation, weights.load_template(part), target=target)
+        model = weights.load_model(part)
+        weights.require_vocabulary(model, way.template)
         bench = benches.make_bench(
-            weights.load_model(part),
+            model,
             way,
             temperature=generation.temperature,
             seed=choice.seed,
@@ -293,8 +310,7 @@ def _verl(corpus: Path, out: Path, *, split: str, target: str) -> ExitCode:
     module = importlib.import_module("nki_agent.train.verl")
     datasets = importlib.import_module("datasets")
     chosen = read_target(target)
-    if out.exists():
-        raise UsageError(f"{out} is there already", hint="name a new file")
+    require_new(out)
     with tempfile.TemporaryDirectory() as folder:
         shelf = Shelf(corpus, folder=Path(folder))
         rows = list(
@@ -310,6 +326,21 @@ def _verl(corpus: Path, out: Path, *, split: str, target: str) -> ExitCode:
         datasets.Dataset.from_list(rows).to_parquet(str(out))
     say(f"{len(rows)} rows in {out}")
     return ExitCode.RIGHT
+
+
+def require_new(path: Path) -> None:
+    """See that a file can be written that is not there yet.
+
+    Raises:
+        UsageError: it is there, or cannot be made.
+    """
+    try:
+        path.open("x").close()
+        path.unlink()
+    except FileExistsError as error:
+        raise UsageError(f"{path} is there already", hint="name a new file") from error
+    except OSError as error:
+        raise path_error(f"write `{path}`", error) from error
 
 
 def require_packages() -> None:

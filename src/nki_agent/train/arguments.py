@@ -14,11 +14,17 @@ import datasets
 import torch
 import transformers
 
-from nki_agent.base.errors import MachineError
-from nki_agent.train.config import GrpoConfig, SftConfig
+from nki_agent.base.counting import count_of
+from nki_agent.base.errors import MachineError, UsageError
+from nki_agent.train.config import (
+    Compression,
+    GrpoConfig,
+    HardwarePart,
+    LinksPart,
+    SftConfig,
+)
 from nki_agent.train.folder import TrainingFolder
-
-_NO_MEMORY: Final = ("can't allocate memory", "not enough memory", "out of memory")
+from nki_agent.train.guarding import is_memory
 
 
 def common_arguments(
@@ -71,6 +77,31 @@ def common_arguments(
     return arguments
 
 
+def require_hardware(hardware: HardwarePart, links: LinksPart) -> None:
+    """See that the devices of the config are there, and that their links can do what it says.
+
+    Raises:
+        UsageError: they are not, or cannot.
+    """
+    if links.compression is not Compression.NONE and hardware.shard != "none":
+        raise UsageError(
+            f"[links] cannot send `{links.compression}` between processes that share their weights",
+            hint='set `shard = "none"` in [hardware], or take [links] away',
+        )
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
+    gpus = torch.cuda.device_count()
+    if hardware.gpus == 0 or (hardware.gpus == processes and here <= gpus):
+        return
+    raise UsageError(
+        f"the config is for {count_of(hardware.gpus, 'GPU')}, and was started as"
+        f" {count_of(processes, 'process', 'processes')} on a machine with"
+        f" {count_of(gpus, 'GPU')}",
+        hint="start it by `torchrun --nproc-per-node` with as many processes as GPUs, or set"
+        " `gpus = 0` in [hardware] to train on the CPU",
+    )
+
+
 def hush() -> None:
     """Keep the libraries' own bars and chatter off the screen; their warnings stay."""
     datasets.disable_progress_bars()
@@ -83,6 +114,9 @@ def remove_printer(trainer: Any) -> None:
     trainer.remove_callback(transformers.PrinterCallback)
 
 
+GOES_ON: Final = "then start again: it goes on from the last checkpoint"
+
+
 @contextmanager
 def guard_memory(remedy: str) -> Iterator[None]:
     """Say what to do when the memory does not suffice.
@@ -93,12 +127,7 @@ def guard_memory(remedy: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-        is_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        text = str(error)
-        if not is_memory and not any(words in text.lower() for words in _NO_MEMORY):
+        if not is_memory(error):
             raise
-        first = (text.splitlines() or ["no memory"])[0]
-        raise MachineError(
-            f"the memory does not suffice: {first}\n  hint: take {remedy}; then start again: it"
-            " goes on from the last checkpoint"
-        ) from error
+        first = (str(error).splitlines() or ["no memory"])[0]
+        raise MachineError(f"the memory does not suffice: {first}\n  hint: {remedy}") from error

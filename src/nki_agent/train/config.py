@@ -11,9 +11,10 @@ import re
 import tomllib
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from nki_agent.agent.ablation import PromptKind
 from nki_agent.agent.episode import Mode
@@ -23,6 +24,13 @@ from nki_agent.chip.spec import Target
 
 _FIELD = re.compile(r"unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>[^`]*)`)?")
 Config = TypeVar("Config", "SftConfig", "GrpoConfig")
+
+Count = Annotated[int, Meta(ge=1)]
+Seed = Annotated[int, Meta(ge=0, lt=1 << 32)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Decay = Annotated[float, Meta(ge=0, lt=1)]
+Positive = Annotated[float, Meta(gt=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,11 +53,11 @@ class ModelPart(_Part, frozen=True, kw_only=True):
 class LoraPart(_Part, frozen=True, kw_only=True):
     """Low-rank adapters beside frozen weights."""
 
-    rank: int = 32
+    rank: Count = 32
     """The paper's: on q, k, v and o of its 48 layers this trains 26,738,688 parameters."""
-    alpha: int = 64
+    alpha: Count = 64
     """Scale of the update is alpha / rank; 2 is the usual choice, the paper names none."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     modules: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj")
     """Attention only: the experts are 3-D tensors that servers can't load adapters for."""
     expert_parameters: tuple[str, ...] = ()
@@ -64,36 +72,37 @@ class DataPart(_Part, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     """Only rows of these kinds; all where empty."""
     split: str = "train"
-    max_tokens: int = 8192
+    max_tokens: Count = 8192
     """Longer dialogues are left out and counted, never cut: a cut kernel teaches cut kernels."""
-    limit: int | None = None
+    limit: Count | None = None
     """Rows, the first of a shuffled order; all where it is not given."""
 
 
 class OptimizerPart(_Part, frozen=True, kw_only=True):
     """AdamW and its schedule."""
 
-    learning_rate: float = 1e-4
+    learning_rate: Positive = 1e-4
     """Peak. The usual size for LoRA; full training takes a tenth."""
     schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = "cosine"
-    warmup_share: float = 0.03
+    warmup_share: Share = 0.03
     """Of all steps, in which the rate climbs."""
-    weight_decay: float = 0.0
-    betas: tuple[float, float] = (0.9, 0.95)
-    max_grad_norm: float = 1.0
+    weight_decay: NotNegative = 0.0
+    betas: tuple[Decay, Decay] = (0.9, 0.95)
+    max_grad_norm: NotNegative = 1.0
+    """Longer gradients are shortened to it; 0 never shortens."""
 
 
 class HardwarePart(_Part, frozen=True, kw_only=True):
     """Where it runs."""
 
-    gpus: int = 0
+    gpus: Annotated[int, Meta(ge=0)] = 0
     """0 trains on the CPU."""
-    gpu_memory_gib: float = 80.0
+    gpu_memory_gib: Positive = 80.0
     """Of each; `--dry-run` fails where the estimate is above it."""
     shard: Literal["fsdp2", "none"] = "none"
     """How weights, gradients and optimizer states are spread over GPUs."""
     gradient_checkpointing: bool = False
-    threads: int | None = None
+    threads: Count | None = None
     """Of PyTorch on the CPU; its own choice where not given."""
 
 
@@ -111,28 +120,28 @@ class LinksPart(_Part, frozen=True, kw_only=True):
     """Slow links between the processes of one training, without FSDP."""
 
     compression: Compression = Compression.NONE
-    time_share: float = 0.5
+    time_share: Positive = 0.5
     """`top-k`: time for sending, as a share of a step's computing; how much is sent follows it."""
-    ratio_min: float = 0.001
+    ratio_min: Annotated[float, Meta(gt=0, le=1)] = 0.001
     """`top-k`: the least share of elements that is sent, however slow a link is."""
-    agree_every: int = 4
+    agree_every: Count = 4
     """`top-k`: steps after which the processes tell each other how much they send."""
-    rank: int = 4
+    rank: Count = 4
     """`power-sgd`: of the matrices that stand for a gradient."""
-    every: int = 8
+    every: Count = 8
     """`local-sgd`: steps that each process makes alone before weights are averaged."""
 
 
 class GenerationPart(_Part, frozen=True, kw_only=True):
     """How kernels are drawn."""
 
-    temperature: float = 1.0
-    top_p: float = 1.0
-    reply_tokens: int = 4096
+    temperature: NotNegative = 1.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    reply_tokens: Count = 4096
     """Of one reply."""
-    completion_tokens: int = 16_384
+    completion_tokens: Count = 16_384
     """Of all replies of an attempt and what tools answer between them."""
-    turns: int = 10
+    turns: Count = 10
     """Of the loop; a single shot has one."""
     mode: Mode = Mode.LOOP
     prompt: PromptKind = PromptKind.RANK_AWARE
@@ -140,22 +149,22 @@ class GenerationPart(_Part, frozen=True, kw_only=True):
     """As `--tools` of the commands takes them."""
     vllm: Literal["none", "colocate", "server"] = "none"
     """GRPO only."""
-    vllm_memory_share: float = 0.35
-    vllm_tensor_parallel: int = 1
+    vllm_memory_share: Share = 0.35
+    vllm_tensor_parallel: Count = 1
 
 
 class EvaluatePart(_Part, frozen=True, kw_only=True):
     """What is tried as it trains."""
 
-    every_steps: int = 0
+    every_steps: Annotated[int, Meta(ge=0)] = 0
     """0: only the loss on held-out dialogues, at the end."""
     split: str = "validation"
     """Of dialogues, for the loss of SFT; of tasks, for kernels."""
-    dialogues: int = 256
+    dialogues: Count = 256
     """Of the split, for the loss."""
     corpus: str | None = None
     """A corpus whose tasks kernels are written for; none if not given."""
-    tasks: int = 32
+    tasks: Count = 32
     """Of the split, for kernels."""
     generation: GenerationPart = GenerationPart(temperature=0.0, mode=Mode.SINGLE_SHOT)
 
@@ -171,26 +180,26 @@ class SftConfig(_Part, frozen=True, kw_only=True):
     hardware: HardwarePart = HardwarePart()
     links: LinksPart = LinksPart()
     evaluate: EvaluatePart = EvaluatePart()
-    batch: int = 4
+    batch: Count = 4
     """Dialogues, or packed rows, on each device in one pass."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Passes before the weights change."""
     packing: bool = False
     """Several dialogues in one row of `data.max_tokens`; none sees another."""
-    epochs: float = 1.0
-    steps: int | None = None
+    epochs: Positive = 1.0
+    steps: Count | None = None
     """Ends before `epochs` do."""
-    save_steps: int = 100
-    keep: int = 2
+    save_steps: Count = 100
+    keep: Count = 2
     """Checkpoints; older ones are deleted."""
-    log_steps: int = 10
-    seed: int = 0
+    log_steps: Count = 10
+    seed: Seed = 0
 
 
 class GroupsPart(_Part, frozen=True, kw_only=True):
     """What is done about groups whose attempts all get the same reward, so that none has gain."""
 
-    oversample: int = 1
+    oversample: Count = 1
     """Up to so many times `attempts` are drawn for a task until both outcomes are there."""
     drop_equal: bool = True
     """Groups that are still all equal are left out of the loss and its mean."""
@@ -201,8 +210,8 @@ class GroupsPart(_Part, frozen=True, kw_only=True):
 class CurriculumPart(_Part, frozen=True, kw_only=True):
     """Which tasks come when: levels open one after the other."""
 
-    levels: tuple[int, ...] = (1, 2, 3)
-    open_at: tuple[float, ...] = (0.0, 0.0, 0.0)
+    levels: tuple[Count, ...] = (1, 2, 3)
+    open_at: tuple[Share, ...] = (0.0, 0.0, 0.0)
     """Share of all steps after which each level's tasks are drawn."""
 
 
@@ -223,27 +232,27 @@ class GrpoConfig(_Part, frozen=True, kw_only=True):
     groups: GroupsPart = GroupsPart()
     curriculum: CurriculumPart = CurriculumPart()
     target: Target = Target.TRN2
-    attempts: int = 8
+    attempts: Annotated[int, Meta(ge=2)] = 8
     """For each task: the group over which the gain is centred. Under 4 it is mostly noise."""
-    tasks_per_step: int = 8
-    batch: int = 8
+    tasks_per_step: Count = 8
+    batch: Count = 8
     """Attempts on each device in one pass of the update."""
-    clip_low: float = 0.2
-    clip_high: float = 0.28
+    clip_low: Positive = 0.2
+    clip_high: Positive = 0.28
     """Above `clip_low`, rare good tokens may grow faster than common ones shrink (DAPO)."""
-    beta: float = 0.0
+    beta: NotNegative = 0.0
     """Weight of the distance to the first model; the judge can't be fooled, so none is needed."""
     loss: Literal["dapo", "grpo", "dr_grpo"] = "dapo"
     """How tokens are averaged; DAPO counts all tokens of a step alike."""
     scale_by_spread: bool = True
     """Whether gains are divided by their group's standard deviation."""
-    steps: int = 200
-    save_steps: int = 20
-    keep: int = 2
-    log_steps: int = 1
-    judge_workers: int = 0
+    steps: Count = 200
+    save_steps: Count = 20
+    keep: Count = 2
+    log_steps: Count = 1
+    judge_workers: Annotated[int, Meta(ge=0)] = 0
     """Processes that judge kernels; 0 takes one for each core."""
-    seed: int = 0
+    seed: Seed = 0
 
 
 def read_config(path: Path, kind: type[Config]) -> Config:
@@ -283,12 +292,12 @@ def _explain(error: msgspec.ValidationError, path: Path, kind: type[_Part]) -> t
 
 
 def _list_fields(kind: type[_Part], table: str) -> list[str]:
-    """The keys of a table of the config."""
-    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    if not table:
-        return list(fields)
-    options = getattr(fields.get(table), "__args__", (fields.get(table),))
-    part = next(o for o in options if isinstance(o, type) and issubclass(o, _Part))
+    """The keys of a table of the config; tables in it are joined by dots."""
+    part = kind
+    for name in filter(None, table.split(".")):
+        types = {field.name: field.type for field in msgspec.structs.fields(part)}
+        options = getattr(types[name], "__args__", (types[name],))
+        part = next(o for o in options if isinstance(o, type) and issubclass(o, _Part))
     return [field.name for field in msgspec.structs.fields(part)]
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from nki_agent.train.arguments import remove_printer
-from nki_agent.train.config import LinksPart
+from nki_agent.train.config import GrpoConfig, LinksPart, SftConfig
 from nki_agent.train.curves import draw_curves
-from nki_agent.train.folder import Summary, TrainingFolder, is_first_process, note_versions, say
+from nki_agent.train.folder import Summary, TrainingFolder, is_first_process, note_beginning, say
+from nki_agent.train.guarding import saving
 from nki_agent.train.tokens import Template
 from nki_agent.train.trainers import LinkedGrpoTrainer, LinkedSftTrainer, link
 from nki_agent.train.weights import save
@@ -18,14 +19,14 @@ from nki_agent.train.weights import save
 Trainer = LinkedGrpoTrainer | LinkedSftTrainer
 
 
-def prepare(folder: TrainingFolder, *, data: str) -> None:
+def prepare(folder: TrainingFolder, config: SftConfig | GrpoConfig, *, data: str) -> None:
     """Note what is in use, and clear what a crash left.
 
     Raises:
         UsageError: the training in the folder began with other data.
     """
     if is_first_process():
-        note_versions(folder, data=data)
+        note_beginning(folder, config, data=data)
         folder.drop_torn_checkpoints()
 
 
@@ -38,7 +39,8 @@ def train(trainer: Trainer, folder: TrainingFolder, links: LinksPart) -> None:
         say(f"going on from {checkpoint.name}")
     if is_first_process():
         folder.forget_after(0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2]))
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    with saving(f"to {folder.path}"):
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 
 
 def store(

@@ -13,13 +13,14 @@ from typing import Any
 
 import msgspec
 
+from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_bytes
 from nki_agent.base.seeds import rng_for
 from nki_agent.base.writing import path_error
 from nki_agent.corpus.publishing import FOLDER
 from nki_agent.train.config import DataPart
-from nki_agent.train.tokens import Template, Tokens
+from nki_agent.train.tokens import Template, Tokens, writing_as
 
 
 class Dialogue(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +56,8 @@ def read_dialogues(part: DataPart, *, split: str, limit: int | None, seed: int) 
         data = _read(path)
         digest = hash_bytes(digest.encode() + data)
         for number, line in enumerate(data.splitlines(), start=1):
+            if not line.strip():
+                continue
             row = _decode(line, path, number)
             if row.split == split and (not part.kinds or row.kind in part.kinds):
                 rows.append(row)
@@ -73,7 +76,8 @@ def tokenize_all(
     """Each row with its tokens; None where they are too many or none would be learned."""
     for row in dialogues.rows:
         trained = None if row.trained is None else [i for i, t in enumerate(row.trained) if t]
-        tokens = template.tokenize(row.messages, row.tools or None, trained=trained)
+        with writing_as(template, f"the dialogue `{clean(row.id)}`"):
+            tokens = template.tokenize(row.messages, row.tools or None, trained=trained)
         fits = len(tokens.ids) <= max_tokens and any(tokens.learned)
         yield row, tokens if fits else None
 
@@ -105,6 +109,9 @@ def _decode(line: bytes, path: Path, number: int) -> Dialogue:
     for place, message in enumerate(row.messages, start=1):
         if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str):
             raise UsageError(f"{path}:{number}: message {place} has no role or no content")
+    if row.trained is not None and len(row.trained) != len(row.messages):
+        marks = f"{len(row.trained)} marks for {len(row.messages)} messages"
+        raise UsageError(f"{path}:{number}: `trained` has {marks}")
     if not any(message["role"] == "assistant" for message in row.messages):
         raise UsageError(f"{path}:{number}: the assistant says nothing in it")
     return row

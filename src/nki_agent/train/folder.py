@@ -25,7 +25,7 @@ from nki_agent.base.clock import Clock
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text
 from nki_agent.base.jsonl import append_line, read_lines
-from nki_agent.base.writing import path_error
+from nki_agent.base.writing import path_error, writing
 from nki_agent.train.config import GrpoConfig, SftConfig, write_config
 
 HASH_DIGITS = 6
@@ -132,10 +132,8 @@ class TrainingFolder:
         """Take away the lines of steps that will be made again."""
         for path in (self.measures, self.attempts):
             if path.exists():
-                kept = [line for line in read_lines(path) if line["step"] <= step]
-                part = path.with_name(f"{path.name}.part")
-                part.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in kept))
-                part.replace(path)
+                kept = [line for line in _read_steps(path) if line["step"] <= step]
+                _write_whole(path, b"".join(msgspec.json.encode(line) + b"\n" for line in kept))
 
     def add_measures(self, step: int, measures: dict[str, float]) -> None:
         """Write one line."""
@@ -143,18 +141,21 @@ class TrainingFolder:
 
     def read_measures(self) -> list[dict[str, Any]]:
         """All lines so far."""
-        return list(read_lines(self.measures)) if self.measures.exists() else []
+        return _read_steps(self.measures) if self.measures.exists() else []
 
     def write_summary(self, summary: Summary) -> None:
         """The last thing of a training."""
         data = msgspec.json.format(msgspec.json.encode(summary), indent=2)
-        self.summary.write_bytes(data + b"\n")
+        _write_whole(self.summary, data + b"\n")
 
 
 def open_folder(
     config: SftConfig | GrpoConfig, *, kind: str, subject: str, out: Path | None, clock: Clock
 ) -> TrainingFolder:
     """The folder of this config: the one that it has already, else a new one under `runs`.
+
+    The config is written there when the training begins, by `note_beginning`: what was refused
+    before that may be put right and tried again in the same place.
 
     Raises:
         UsageError: `out` holds another training, or cannot be made.
@@ -168,15 +169,14 @@ def open_folder(
     folder = TrainingFolder(out)
     try:
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
-        if not folder.config.exists():
-            folder.config.write_text(text, encoding="utf-8")
-        elif folder.config.read_text(encoding="utf-8") != text:
-            raise UsageError(
-                f"{out} holds a training with another config",
-                hint=f"give another `--out`, or the config {folder.config}",
-            )
+        is_other = folder.config.exists() and folder.config.read_bytes() != text.encode()
     except OSError as error:
         raise path_error(f"make the run's folder `{out}`", error) from error
+    if is_other:
+        raise UsageError(
+            f"{out} holds a training with another config",
+            hint=f"give another `--out`, or the config {folder.config}",
+        )
     return folder
 
 
@@ -185,9 +185,13 @@ def alone_in(folder: TrainingFolder) -> Iterator[None]:
     """Only one process trains in a folder; the others of one training don't ask.
 
     Raises:
-        UsageError: another one is there.
+        UsageError: another one is there, or it cannot be written to.
     """
-    with (folder.path / ".lock").open("w") as file:
+    try:
+        file = (folder.path / ".lock").open("w")
+    except OSError as error:
+        raise path_error(f"write to the run's folder `{folder.path}`", error) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -198,11 +202,11 @@ def alone_in(folder: TrainingFolder) -> Iterator[None]:
         yield
 
 
-def note_versions(folder: TrainingFolder, *, data: str) -> None:
-    """Write what is in use.
+def note_beginning(folder: TrainingFolder, config: SftConfig | GrpoConfig, *, data: str) -> None:
+    """Write the config and what else is in use.
 
     Raises:
-        UsageError: the folder's training began with other data.
+        UsageError: the folder's training began with other data, or what it noted is broken.
     """
     found = Versions(
         tool=nki_agent.__version__,
@@ -210,13 +214,46 @@ def note_versions(folder: TrainingFolder, *, data: str) -> None:
         data=data,
     )
     if folder.versions.exists():
-        earlier = msgspec.json.decode(folder.versions.read_bytes(), type=Versions)
+        earlier = _read_versions(folder.versions)
         if earlier.data != data:
             raise UsageError(
                 f"the data have changed since {folder.path} began",
                 hint="bring the data back, or begin anew with another `--out`",
             )
-    folder.versions.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    _write_whole(folder.config, write_config(config).encode())
+    _write_whole(folder.versions, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+
+
+def _read_versions(path: Path) -> Versions:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Versions)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} is broken: {error}", hint="begin anew with another `--out`"
+        ) from error
+
+
+def _read_steps(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of measures or attempts.
+
+    Raises:
+        UsageError: one is broken; a last one that a crash cut short is left out.
+    """
+    try:
+        found = msgspec.convert(list(read_lines(path)), list[dict[str, Any]])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} is broken: {error}", hint="take the broken line out; the rest is used"
+        ) from error
+    return [line for line in found if isinstance(line.get("step"), int)]
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one."""
+    part = path.with_name(f"{path.name}.part")
+    with writing(part):
+        part.write_bytes(data)
+    part.replace(path)
 
 
 def is_first_process() -> bool:

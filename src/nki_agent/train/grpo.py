@@ -7,6 +7,7 @@ the `train` extra.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -15,10 +16,17 @@ from datasets import Dataset
 from trl.trainer.grpo_config import GRPOConfig as TrlConfig
 
 from nki_agent.base.clock import Clock
+from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text
 from nki_agent.base.seeds import rng_for
 from nki_agent.farm.executor import Executor
-from nki_agent.train.arguments import common_arguments, guard_memory, hush
+from nki_agent.train.arguments import (
+    GOES_ON,
+    common_arguments,
+    guard_memory,
+    hush,
+    require_hardware,
+)
 from nki_agent.train.benches import make_way
 from nki_agent.train.config import GrpoConfig
 from nki_agent.train.course import prepare, store, train
@@ -30,8 +38,15 @@ from nki_agent.train.rollouts import Rollouts
 from nki_agent.train.shelf import Shelf
 from nki_agent.train.trainers import LinkedGrpoTrainer
 from nki_agent.train.trying import make_trying
-from nki_agent.train.weights import add_adapter, load_model, load_template, require_model
+from nki_agent.train.weights import (
+    add_adapter,
+    load_model,
+    load_template,
+    require_model,
+    require_vocabulary,
+)
 
+REMEDY = "take a smaller `batch`, or fewer `generation.completion_tokens`"
 FINAL = ("reward", "right", "compiled", "equal_groups")
 
 
@@ -44,6 +59,17 @@ def require_ready(config: GrpoConfig) -> None:
     find_reward(config.reward)
     require_whole_groups(config)
     require_model(config.model)
+    require_hardware(config.hardware, config.links)
+    if config.generation.temperature <= 0:
+        raise UsageError(
+            "at `generation.temperature` 0 all attempts of a group are the same",
+            hint="1.0 draws as the model is trained",
+        )
+    if config.generation.vllm != "none" and importlib.util.find_spec("vllm") is None:
+        raise UsageError(
+            f"`generation.vllm` is `{config.generation.vllm}`, and vllm is not installed",
+            hint='install it, or set `vllm = "none"`',
+        )
 
 
 def run_grpo(
@@ -66,14 +92,15 @@ def run_grpo(
         tasks_per_step=config.tasks_per_step,
         rng=rng_for(config.seed, "curriculum"),
     )
-    prepare(folder, data=hash_text("".join(row.sha256 for row in rows)))
+    prepare(folder, config, data=hash_text("".join(row.sha256 for row in rows)))
     way = make_way(config.generation, template, target=config.target)
     rollouts = Rollouts(config, way, shelf, executor=executor, clock=clock, folder=folder)
-    with guard_memory("a smaller `batch`, or fewer `generation.completion_tokens`"):
+    with guard_memory(f"{REMEDY}; {GOES_ON}"):
         torch.manual_seed(config.seed)
         model = load_model(config.model)
         if config.lora is not None:
             model = add_adapter(model, config.lora)
+        require_vocabulary(model, template)
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
         trainer = LinkedGrpoTrainer(
             model=model,

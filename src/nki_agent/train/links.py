@@ -7,10 +7,12 @@ links. A slow link may cost time and rounding, never a part of the gradient.
 
 # No postponed annotations here: PyTorch reads those of a hook when it is registered.
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
@@ -26,10 +28,12 @@ from nki_agent.base.clock import Clock
 from nki_agent.train.config import Compression, LinksPart
 
 NS_PER_S: Final = 1e9
-VALUE_BYTES: Final = 2
+BYTE_BITS: Final = 8
+VALUE_BITS: Final = 16
 """Values travel in bfloat16; what rounding takes off is kept like what is not sent."""
-INDEX_BYTES: Final = 4
-DENSE_BYTES: Final = 4
+PLACE_BITS: Final = 32
+"""Of one place, where few are sent; else each element has a mark of one bit: sent or not."""
+DENSE_BITS: Final = 32
 SMOOTHING: Final = 0.3
 """Weight of the newest measurement of a link's speed."""
 POWER_SGD_START: Final = 10
@@ -42,8 +46,8 @@ class TopK:
 
     part: LinksPart
     clock: Clock
-    ratios: list[float] = field(default_factory=list)
-    """Share of a gradient's elements that each process sends."""
+    bits: list[float] = field(default_factory=list)
+    """For each element of a gradient, sent or not, what each process sends."""
     speeds: dict[int, float] = field(default_factory=dict)
     """Bytes a second from each process, as they arrive here."""
     residuals: dict[int, torch.Tensor] = field(default_factory=dict)
@@ -59,8 +63,8 @@ class TopK:
         now_ns = self.clock.monotonic_ns()
         if self._mark_ns:
             self._compute_ns = max(now_ns - self._mark_ns - self._waited_ns, 1)
-        if not self.ratios:
-            self.ratios = [1.0] * dist.get_world_size()
+        if not self.bits:
+            self.bits = [float(DENSE_BITS)] * dist.get_world_size()
         elif self.step % self.part.agree_every == 0:
             self._agree()
         self._mark_ns, self._waited_ns, self._elems = now_ns, 0, 0
@@ -76,17 +80,17 @@ class TopK:
         for rank in range(world):
             slowest = min(rows[other][1 + rank] for other in range(world) if other != rank)
             carried = self.part.time_share * rows[rank][0] * slowest / (world - 1)
-            wanted = carried / (self._elems * (VALUE_BYTES + INDEX_BYTES))
-            self.ratios[rank] = min(max(wanted, self.part.ratio_min), 1.0)
+            wanted = carried * BYTE_BITS / self._elems
+            self.bits[rank] = max(wanted, bits_for(self.part.ratio_min))
 
     def count_of(self, rank: int, elems: int) -> int:
         """Elements of a bucket that a process sends."""
-        return min(max(1, int(self.ratios[rank] * elems)), elems)
+        return min(max(1, int(share_for(self.bits[rank]) * elems)), elems)
 
     @property
     def is_dense(self) -> bool:
-        """Whether whole gradients are no longer than values with their places."""
-        return min(self.ratios) * (VALUE_BYTES + INDEX_BYTES) >= DENSE_BYTES
+        """Whether all links carry whole gradients, as they are, in the time that is theirs."""
+        return min(self.bits) >= DENSE_BITS
 
     def note_link(self, peer: int, num_bytes: int, elapsed_ns: int) -> None:
         """So much has come from a peer in this time."""
@@ -98,6 +102,16 @@ class TopK:
         """The time since `start_ns` went into a bucket of so many elements."""
         self._waited_ns += self.clock.monotonic_ns() - start_ns
         self._elems += elems
+
+
+def bits_for(share: float) -> float:
+    """What is sent for each element of a gradient when this share of them is."""
+    return min(share * (VALUE_BITS + PLACE_BITS), share * VALUE_BITS + 1)
+
+
+def share_for(bits: float) -> float:
+    """The other way round; above 1 where there is room for more than all."""
+    return max(bits / (VALUE_BITS + PLACE_BITS), (bits - 1) / VALUE_BITS)
 
 
 def bf16_hook(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
@@ -132,34 +146,33 @@ def _mean_dense(state: TopK, whole: torch.Tensor) -> torch.Tensor:
     dist.all_reduce(whole)
     elapsed_ns = state.clock.monotonic_ns() - start_ns
     for peer in _peers():
-        state.note_link(peer, whole.numel() * DENSE_BYTES, elapsed_ns)
+        state.note_link(peer, whole.numel() * DENSE_BITS // BYTE_BITS, elapsed_ns)
     state.residuals.clear()
     return whole / dist.get_world_size()
 
 
 def _mean_sparse(state: TopK, bucket: Any, whole: torch.Tensor) -> torch.Tensor:
-    own = dist.get_rank()
-    count = state.count_of(own, whole.numel())
-    places = whole.abs().topk(count, sorted=False).indices.to(torch.int32)
-    values = whole[places.long()].to(torch.bfloat16)
+    own, elems = dist.get_rank(), whole.numel()
+    count = state.count_of(own, elems)
+    places = whole.abs().topk(count, sorted=False).indices.sort().values
+    values = whole[places].to(torch.bfloat16)
     kept = whole.clone()
-    kept[places.long()] -= values.float()
+    kept[places] -= values.float()
     state.residuals[bucket.index()] = kept
-    packed = {own: _pack(places, values), **_exchange(state, _pack(places, values), whole.numel())}
+    packed = torch.cat((_pack_places(places, elems), values.view(torch.uint8)))
+    boxes = {own: packed, **_exchange(state, packed, elems)}
     total = torch.zeros_like(whole)
     # In the order of ranks: sums of floats depend on it, and all must get the same.
-    for rank in sorted(packed):
-        their_places, their_values = _unpack(packed[rank])
-        total.index_add_(0, their_places.long(), their_values.float())
+    for rank in sorted(boxes):
+        _add(boxes[rank], total, count=state.count_of(rank, elems))
     return total / dist.get_world_size()
 
 
 def _exchange(state: TopK, packed: torch.Tensor, elems: int) -> dict[int, torch.Tensor]:
     """Send to all, receive from all; each process sends as much as was agreed."""
     start_ns = state.clock.monotonic_ns()
-    size = VALUE_BYTES + INDEX_BYTES
     inbox = {
-        peer: torch.empty(state.count_of(peer, elems) * size, dtype=torch.uint8)
+        peer: torch.empty(_size_bytes(state.count_of(peer, elems), elems), dtype=torch.uint8)
         for peer in _peers()
     }
     receiving: list[tuple[int, Any]] = [(p, dist.irecv(box, src=p)) for p, box in inbox.items()]
@@ -172,13 +185,35 @@ def _exchange(state: TopK, packed: torch.Tensor, elems: int) -> dict[int, torch.
     return inbox
 
 
-def _pack(places: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    return torch.cat((places.view(torch.uint8), values.view(torch.uint8)))
+def _place_bytes(count: int, elems: int) -> int:
+    """What places take, in the shorter of both forms."""
+    return min(count * PLACE_BITS // BYTE_BITS, math.ceil(elems / BYTE_BITS))
 
 
-def _unpack(packed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    cut = packed.numel() * INDEX_BYTES // (INDEX_BYTES + VALUE_BYTES)
-    return packed[:cut].view(torch.int32), packed[cut:].view(torch.bfloat16)
+def _size_bytes(count: int, elems: int) -> int:
+    return _place_bytes(count, elems) + count * VALUE_BITS // BYTE_BITS
+
+
+def _pack_places(places: torch.Tensor, elems: int) -> torch.Tensor:
+    if places.numel() * PLACE_BITS // BYTE_BITS == _place_bytes(places.numel(), elems):
+        return places.to(torch.int32).view(torch.uint8)
+    marks = np.zeros(elems, dtype=np.bool_)
+    marks[places.numpy()] = True
+    return torch.from_numpy(np.packbits(marks))
+
+
+def _add(packed: torch.Tensor, total: torch.Tensor, *, count: int) -> None:
+    """Put the values of one process in their places of the sum."""
+    elems = total.numel()
+    cut = _place_bytes(count, elems)
+    # A copy, since a cut need not lie where values of two bytes may begin.
+    values = packed[cut:].clone().view(torch.bfloat16).float()
+    if cut == count * PLACE_BITS // BYTE_BITS:
+        places = packed[:cut].view(torch.int32).long()
+    else:
+        marks = np.unpackbits(packed[:cut].numpy(), count=elems)
+        places = torch.from_numpy(marks.nonzero()[0])
+    total[places] += values
 
 
 def _peers() -> list[int]:

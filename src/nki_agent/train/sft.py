@@ -17,7 +17,13 @@ from trl.trainer.sft_config import SFTConfig as TrlConfig
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import UsageError
 from nki_agent.farm.executor import Executor
-from nki_agent.train.arguments import common_arguments, guard_memory, hush
+from nki_agent.train.arguments import (
+    GOES_ON,
+    common_arguments,
+    guard_memory,
+    hush,
+    require_hardware,
+)
 from nki_agent.train.config import SftConfig
 from nki_agent.train.course import prepare, store, train
 from nki_agent.train.dialogues import Dialogues, read_dialogues, tokenize_all
@@ -26,8 +32,15 @@ from nki_agent.train.measuring import Measuring
 from nki_agent.train.tokens import Template
 from nki_agent.train.trainers import LinkedSftTrainer
 from nki_agent.train.trying import make_trying
-from nki_agent.train.weights import add_adapter, load_model, load_template, require_model
+from nki_agent.train.weights import (
+    add_adapter,
+    load_model,
+    load_template,
+    require_model,
+    require_vocabulary,
+)
 
+REMEDY = "take a smaller `batch` with a larger `accumulate`, or fewer `data.max_tokens`"
 FINAL = ("loss", "eval_loss", "mean_token_accuracy", "eval_mean_token_accuracy")
 
 
@@ -47,6 +60,7 @@ def require_ready(config: SftConfig) -> None:
     """
     require_model(config.model)
     require_packing(config)
+    require_hardware(config.hardware, config.links)
 
 
 def run_sft(
@@ -65,12 +79,13 @@ def run_sft(
     template = load_template(config.model)
     rows = make_rows(data, template, max_tokens=config.data.max_tokens)
     held_out = _read_held_out(config, template)
-    prepare(folder, data=data.digest)
-    with guard_memory("a smaller `batch` with a larger `accumulate`, or fewer `data.max_tokens`"):
+    prepare(folder, config, data=data.digest)
+    with guard_memory(f"{REMEDY}; {GOES_ON}"):
         torch.manual_seed(config.seed)
         model = load_model(config.model)
         if config.lora is not None:
             model = add_adapter(model, config.lora)
+        require_vocabulary(model, template)
         trainer = LinkedSftTrainer(
             model=model,
             args=make_arguments(config, folder, num_rows=len(rows.dataset)),

@@ -7,9 +7,12 @@ writes the beginning of a dialogue the same however it goes on; a template that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from jinja2 import TemplateError
 
 from nki_agent.base.errors import UsageError
 
@@ -23,6 +26,22 @@ class Tokens:
 
     ids: list[int]
     learned: list[int]
+
+
+@contextmanager
+def writing_as(template: Template, what: str) -> Iterator[None]:
+    """The block writes something by a template, which is a program of the tokenizer's maker.
+
+    Raises:
+        UsageError: the template cannot.
+    """
+    try:
+        yield
+    except (TemplateError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"the template of {template.name} cannot write {what}: {error}",
+            hint="look at the roles and contents of its messages",
+        ) from error
 
 
 class Template:
@@ -45,7 +64,7 @@ class Template:
                 hint="a folder with `tokenizer.json` has a fast one",
             )
         self.tokenizer = tokenizer
-        self._name = name
+        self.name = name
 
     def write(self, messages: Messages, tools: Sequence[Any] | None, *, ask: bool = False) -> str:
         """The dialogue as text; with `ask`, up to where the assistant's next message begins."""
@@ -115,6 +134,6 @@ class Template:
 
     def _refuse(self, what: str) -> UsageError:
         return UsageError(
-            f"the template of {self._name} writes {what} otherwise when the dialogue goes on",
+            f"the template of {self.name} writes {what} otherwise when the dialogue goes on",
             hint="such templates drop earlier thoughts; take the model's template without them",
         )

@@ -17,9 +17,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from nki_agent.base.errors import UsageError
 from nki_agent.train.config import LoraPart, ModelPart
+from nki_agent.train.guarding import loading, saving
 from nki_agent.train.tokens import Template
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
+ADAPTER_WEIGHTS: Final = ("adapter_model.safetensors", "adapter_model.bin")
 OUTLINES: Final = {
     "Qwen/Qwen3-Coder-30B-A3B-Instruct": "qwen3-coder-30b-a3b-instruct.json",
 }
@@ -35,35 +37,65 @@ def require_model(part: ModelPart) -> None:
     folder = Path(part.path)
     if folder.is_dir():
         if not (folder / CONFIG).is_file():
-            raise UsageError(f"{folder} holds no model: it has no {CONFIG}")
+            is_adapter = (folder / ADAPTER_CONFIG).is_file()
+            raise UsageError(
+                f"{folder} holds no model: it has no {CONFIG}",
+                hint=f"`nki-agent train merge {folder} OUT` makes a model of its adapter"
+                if is_adapter
+                else "",
+            )
     elif not part.allow_download:
         raise UsageError(
             f"there is no folder {part.path}",
             hint="give a folder, or set `allow_download = true` in [model] to fetch it by name",
         )
-    if part.adapter is not None and not (Path(part.adapter) / ADAPTER_CONFIG).is_file():
+    if part.adapter is not None:
+        _require_adapter(Path(part.adapter))
+
+
+def _require_adapter(folder: Path) -> None:
+    # What is not there peft would look for on the hub.
+    has_weights = any((folder / name).is_file() for name in ADAPTER_WEIGHTS)
+    if not has_weights or not (folder / ADAPTER_CONFIG).is_file():
+        missing = ADAPTER_CONFIG if has_weights else ADAPTER_WEIGHTS[0]
         raise UsageError(
-            f"there is no adapter in {part.adapter}: it has no {ADAPTER_CONFIG}",
+            f"there is no adapter in {folder}: it has no {missing}",
             hint="give the folder that a training with [lora] has written, as `RUN/model`",
         )
 
 
 def load_template(part: ModelPart) -> Template:
-    """The tokenizer and how it writes dialogues."""
-    tokenizer = AutoTokenizer.from_pretrained(part.path, local_files_only=not part.allow_download)
+    """The tokenizer and how it writes dialogues.
+
+    Raises:
+        UsageError: it cannot be loaded, or writes no dialogues.
+    """
+    with loading(f"the tokenizer of {part.path}"):
+        tokenizer = AutoTokenizer.from_pretrained(
+            part.path, local_files_only=not part.allow_download
+        )
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return Template(tokenizer, name=part.path)
 
 
 def load_model(part: ModelPart) -> Any:
-    """The weights, with the adapter that the config names merged into them."""
-    model = AutoModelForCausalLM.from_pretrained(
-        part.path,
-        dtype=getattr(torch, part.dtype),
-        attn_implementation=part.attention,
-        local_files_only=not part.allow_download,
-    )
+    """The weights, with the adapter that the config names merged into them.
+
+    Raises:
+        UsageError: they cannot be loaded, or some are not there.
+    """
+    with loading(f"the model in {part.path}"):
+        model, found = AutoModelForCausalLM.from_pretrained(
+            part.path,
+            dtype=getattr(torch, part.dtype),
+            attn_implementation=part.attention,
+            local_files_only=not part.allow_download,
+            output_loading_info=True,
+        )
+    # transformers only warns of them, and begins with chance in their place.
+    if missing := sorted(found["missing_keys"]):
+        raise UsageError(f"the model in {part.path} lacks {len(missing)} weights, as {missing[0]}")
     # Balancing the experts is for pretraining; and a model saved with it on cannot generate.
     if hasattr(model.config, "output_router_logits"):
         model.config.output_router_logits = False
@@ -77,7 +109,8 @@ def load_outline(part: ModelPart) -> Any:
         UsageError: nothing is known of it.
     """
     if Path(part.path).is_dir():
-        config = AutoConfig.from_pretrained(part.path, local_files_only=True)
+        with loading(f"the {CONFIG} of {part.path}"):
+            config = AutoConfig.from_pretrained(part.path, local_files_only=True)
     elif part.path in OUTLINES:
         text = files("nki_agent.train").joinpath("outlines", OUTLINES[part.path]).read_text("utf-8")
         raw = json.loads(text)
@@ -117,14 +150,39 @@ def add_adapter(model: Any, part: LoraPart) -> Any:
 
 
 def merge(model: Any, adapter: Path) -> Any:
-    """The model with the adapter's update added to its weights."""
-    return PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+    """The model with the adapter's update added to its weights.
+
+    Raises:
+        UsageError: the adapter cannot be loaded, or is of another model.
+    """
+    with loading(f"the adapter in {adapter}", hint="is it of another model?"):
+        return PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+
+
+def require_vocabulary(model: Any, template: Template) -> None:
+    """See that the model knows every token.
+
+    Raises:
+        UsageError: the tokenizer is of another model.
+    """
+    tokens, known = len(template.tokenizer), model.get_input_embeddings().num_embeddings
+    if tokens > known:
+        raise UsageError(
+            f"the tokenizer has {tokens} tokens, and the model knows {known}",
+            hint="put the model's own tokenizer beside its weights",
+        )
 
 
 def save(model: Any, template: Template, folder: Path) -> None:
-    """Weights or adapter, and the tokenizer, as `hf/DIR` and servers load them."""
-    model.save_pretrained(folder)
-    template.tokenizer.save_pretrained(folder)
+    """Weights or adapter, and the tokenizer, as `hf/DIR` and servers load them.
+
+    Raises:
+        UsageError: the folder cannot be written to.
+        MachineError: the disk is full.
+    """
+    with saving(f"the model to {folder}"):
+        model.save_pretrained(folder)
+        template.tokenizer.save_pretrained(folder)
 
 
 def merge_folder(adapter: Path, out: Path) -> None:
@@ -133,9 +191,11 @@ def merge_folder(adapter: Path, out: Path) -> None:
     Raises:
         UsageError: there is no adapter, or its weights are not there.
     """
-    if not (adapter / ADAPTER_CONFIG).is_file():
-        raise UsageError(f"there is no adapter in {adapter}: it has no {ADAPTER_CONFIG}")
-    base = json.loads((adapter / ADAPTER_CONFIG).read_text("utf-8"))["base_model_name_or_path"]
-    part = ModelPart(path=base, adapter=str(adapter))
+    _require_adapter(adapter)
+    with loading(f"the adapter in {adapter}"):
+        base = json.loads((adapter / ADAPTER_CONFIG).read_text("utf-8"))["base_model_name_or_path"]
+    part = ModelPart(path=str(base), adapter=str(adapter))
     require_model(part)
-    save(load_model(part), load_template(ModelPart(path=str(adapter))), out)
+    model, template = load_model(part), load_template(ModelPart(path=str(adapter)))
+    require_vocabulary(model, template)
+    save(model, template, out)
