@@ -26,7 +26,7 @@ class DataPlan(Part, frozen=True, kw_only=True):
     tokens_max: int = 256
     """Of a prompt, and of a kernel."""
     vocabulary: int = 4096
-    repairs: float = 0.0
+    repairs: float = 0.3
     """Share of the kernels for which there is also a repair."""
 
 
@@ -40,7 +40,7 @@ class ModelPlan(Part, frozen=True, kw_only=True):
     expert_hidden: int = 128
     head: int = 32
     query_heads: int = 8
-    key_heads: int = 4
+    key_heads: int = 2
 
 
 class SftPlan(Part, frozen=True, kw_only=True):
@@ -49,6 +49,8 @@ class SftPlan(Part, frozen=True, kw_only=True):
     steps: int = 2400
     batch: int = 16
     learning_rate: float = 2e-3
+    kinds: tuple[str, ...] = ()
+    """Of dialogues; all where empty."""
 
 
 class GrpoPlan(Part, frozen=True, kw_only=True):

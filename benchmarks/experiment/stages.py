@@ -7,6 +7,7 @@ done again. Both GRPO arms begin from the same weights and differ in their rewar
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -37,6 +38,7 @@ from nki_agent.train.config import (
 BASE, SFT = "base", "sft"
 REWARDS: Final = ("compiles", "graded")
 NS_PER_S: Final = 1e9
+KIB_PER_GIB: Final = float(1 << 20)
 FENCE_TOKENS: Final = 16
 """Of a reply beside the kernel."""
 
@@ -77,7 +79,11 @@ class SeedRun:
         plan = self.plan.sft
         return SftConfig(
             model=ModelPart(path=str(self.folder / BASE), dtype="float32"),
-            data=DataPart(path=str(self.material.dialogues), max_tokens=4 * self._reply_tokens),
+            data=DataPart(
+                path=str(self.material.dialogues),
+                kinds=plan.kinds,
+                max_tokens=4 * self._reply_tokens,
+            ),
             optimizer=OptimizerPart(
                 learning_rate=plan.learning_rate, weight_decay=0.1, warmup_share=0.03
             ),
@@ -130,7 +136,7 @@ class SeedRun:
         self._run(f"train {name}", ["train", kind, str(path), "--out", str(out)])
 
     def _evaluate(self, name: str) -> None:
-        for mode in Mode:
+        for mode in (Mode.SINGLE_SHOT, Mode.LOOP):
             done = self.find_evaluation(name, mode)
             if done.exists():
                 continue
@@ -183,4 +189,7 @@ class SeedRun:
                 f" {self.folder / 'log.txt'} says why; the next start goes on there"
             )
         wall_s = (self.clock.monotonic_ns() - start_ns) / NS_PER_S
-        append_line(self.folder / "stages.jsonl", {"stage": what, "wall_s": round(wall_s, 1)})
+        # The largest child so far, in KiB; it only grows, and the largest of all is what counts.
+        memory_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / KIB_PER_GIB
+        line = {"stage": what, "wall_s": round(wall_s, 1), "memory_gib": round(memory_gib, 2)}
+        append_line(self.folder / "stages.jsonl", line)

@@ -26,7 +26,7 @@ TEMPLATE: Final = (
 
 
 def make_tokenizer(texts: Iterable[str], *, vocabulary: int) -> Any:
-    """A byte-pair tokenizer with the template of ChatML; `texts` are dialogues without its marks."""
+    """A byte-pair tokenizer with the template of ChatML; `texts` are what messages say."""
     inner = Tokenizer(models.BPE())
     lines = pre_tokenizers.Split(Regex("\n"), behavior="merged_with_next")
     whole_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
