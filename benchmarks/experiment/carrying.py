@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.experiment.material import Material, choose_from, make_material
 from benchmarks.experiment.plan import ExperimentPlan, read_plan
 from benchmarks.experiment.stages import SeedRun
 from nki_agent.base.clock import SystemClock
-from nki_agent.base.errors import MachineError
+from nki_agent.base.errors import MachineError, UsageError
 from nki_agent.farm.local import LocalExecutor
 
 
@@ -49,6 +51,20 @@ def run_command(*arguments: str) -> None:
         raise MachineError(f"`{' '.join(arguments[:2])}` ended with {done.returncode}")
 
 
+def settle_plan(folder: Path, plan: ExperimentPlan) -> None:
+    """Keep the plan beside what is made by it.
+
+    Raises:
+        UsageError: the folder's work was begun by another.
+    """
+    path = folder / "plan.json"
+    data = msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
+    if path.exists() and path.read_bytes() != data:
+        raise UsageError(f"{folder} was begun with another plan", hint="give another `--out`")
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
 def main() -> None:
     """Read the options and carry out what they ask for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -58,6 +74,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", help="only these")
     options = parser.parse_args()
     plan = read_plan(options.plan)
+    settle_plan(options.out, plan)
     material = prepare(options.out, options.corpus, plan)
     for seed in plan.seeds if options.seeds is None else options.seeds:
         run = SeedRun(

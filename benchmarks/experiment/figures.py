@@ -1,6 +1,6 @@
 """The experiment's figures, from the records of its seeds.
 
-Law: a share is the mean over held-out tasks of the share of seeds in which a task is solved, and its
+Law: a share is the mean over held-out tasks of the share of seeds in which a task is solved. Its
 interval is a bootstrap over tasks, so seeds of one task are not counted as independent; a
 difference is taken task by task. Groups are counted over both arms, before any is left out.
 """

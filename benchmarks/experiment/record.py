@@ -1,4 +1,4 @@
-"""What is kept of a seed when its run folder is gone: small, and enough for every figure of the page.
+"""What is kept of a seed when its run folder is gone: enough for every figure of the page.
 
 Law: a record is read from the run folder alone and holds no kernel, no path and no time of day;
 a stage that is not done yet has no entry.
