@@ -1,4 +1,4 @@
-"""Which tasks of a corpus train, and which are held out.
+"""Which tasks of a corpus are taught, which are practised on, and which are held out.
 
 Law: tasks of one graph are on one side. The corpus's own test and validation tasks never train. It
 has few single operators among them, so graphs of its training tasks are moved over, by their hash,
@@ -7,6 +7,7 @@ until there are enough to measure with; no task is chosen by whether it can be s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,23 +38,45 @@ class Counts:
     """How many tasks there are at most."""
 
     train_fused: int
+    practice_single: int
+    practice_fused: int
     held_out_single: int
     held_out_fused: int
 
 
 def choose_tasks(rows: Sequence[CorpusTask], counts: Counts) -> list[CorpusTask]:
-    """The tasks of the experiment: split `train` or `test`, in the order of their ids."""
+    """The tasks of the experiment, in the order of their ids.
+
+    Split `train` is taught, `validation` is practised on by GRPO and never taught, `test` measures.
+    """
     ordered = sorted(rows, key=lambda row: hash_text(row.id))
     single = [row for row in ordered if row.level == SINGLE]
     fused = [row for row in ordered if row.level == FUSED and row.family in FUSED_FAMILIES]
-    held_out = _hold_out(single, counts.held_out_single)
-    train = [row for row in single if row.graph not in held_out]
-    train += [r for r in fused if r.split is Split.TRAIN and r.graph not in held_out][
-        : counts.train_fused
+    own = {row.graph for row in single if row.split is not Split.TRAIN}
+    held_out = _pick_graphs(single, own, counts.held_out_single)
+    others = [row for row in single if row.graph not in held_out]
+    practice = _pick_graphs(others, set(), counts.practice_single)
+    fused_train = [
+        row for row in fused if row.split is Split.TRAIN and row.graph not in held_out | practice
     ]
-    test = [row for row in single if row.graph in held_out]
-    test += [row for row in fused if row.split is Split.TEST][: counts.held_out_fused]
-    chosen = [*_set_split(train, Split.TRAIN), *_set_split(test, Split.TEST)]
+    last = counts.train_fused + counts.practice_fused
+    parts = {
+        Split.TRAIN: [
+            *(row for row in others if row.graph not in practice),
+            *fused_train[: counts.train_fused],
+        ],
+        Split.VALIDATION: [
+            *(row for row in others if row.graph in practice),
+            *fused_train[counts.train_fused : last],
+        ],
+        Split.TEST: [
+            *(row for row in single if row.graph in held_out),
+            *[row for row in fused if row.split is Split.TEST][: counts.held_out_fused],
+        ],
+    }
+    chosen = [
+        msgspec.structs.replace(row, split=split) for split, part in parts.items() for row in part
+    ]
     return sorted(chosen, key=lambda row: row.id)
 
 
@@ -65,18 +88,13 @@ def write_tasks(rows: Iterable[CorpusTask], folder: Path) -> None:
     part.replace(folder / TASKS)
 
 
-def _hold_out(single: Sequence[CorpusTask], number: int) -> set[str]:
-    """Graphs: those that the corpus holds out itself, then others by their hash."""
-    held_out = {row.graph for row in single if row.split is not Split.TRAIN}
-    count = sum(row.graph in held_out for row in single)
-    graphs = sorted({row.graph for row in single} - held_out)
-    for graph in graphs:
-        size = sum(row.graph == graph for row in single)
-        if count + size <= number:
-            held_out.add(graph)
-            count += size
-    return held_out
-
-
-def _set_split(rows: Iterable[CorpusTask], split: Split) -> list[CorpusTask]:
-    return [msgspec.structs.replace(row, split=split) for row in rows]
+def _pick_graphs(rows: Sequence[CorpusTask], picked: set[str], number: int) -> set[str]:
+    """`picked`, and others in the order of their hashes, of at most `number` tasks in all."""
+    found = set(picked)
+    sizes = Counter(row.graph for row in rows)
+    count = sum(sizes[graph] for graph in found)
+    for graph in sorted(sizes.keys() - found):
+        if count + sizes[graph] <= number:
+            found.add(graph)
+            count += sizes[graph]
+    return found

@@ -70,6 +70,8 @@ def choose_from(corpus: Path, material: Material, plan: DataPlan) -> None:
         return
     counts = Counts(
         train_fused=plan.train_fused,
+        practice_single=plan.practice_single,
+        practice_fused=plan.practice_fused,
         held_out_single=plan.held_out_single,
         held_out_fused=plan.held_out_fused,
     )
@@ -116,7 +118,8 @@ def make_material(
         "taught tasks": len(taught),
         "taught tasks with one operator": sum(r.id in taught and r.level == SINGLE for r in train),
         "dialogues": len(made),
-        "held-out tasks": len(rows) - len(train),
+        "practice tasks": sum(row.split is Split.VALIDATION for row in rows),
+        "held-out tasks": sum(row.split is Split.TEST for row in rows),
         "held-out tasks with one operator": sum(
             row.level == SINGLE for row in rows if row.split is Split.TEST
         ),

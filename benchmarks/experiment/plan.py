@@ -21,6 +21,9 @@ class DataPlan(Part, frozen=True, kw_only=True):
 
     train_fused: int = 1600
     """Training tasks with several operators; of those with one operator all are taken."""
+    practice_single: int = 40
+    """Tasks that GRPO tries and SFT never sees: on what was taught all attempts are alike."""
+    practice_fused: int = 280
     held_out_single: int = 80
     held_out_fused: int = 40
     tokens_max: int = 256

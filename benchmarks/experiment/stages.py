@@ -22,6 +22,7 @@ from nki_agent.agent.episode import Mode
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import MachineError
 from nki_agent.base.jsonl import append_line
+from nki_agent.corpus.record import Split
 from nki_agent.train.config import (
     CurriculumPart,
     DataPart,
@@ -104,6 +105,7 @@ class SeedRun:
         return GrpoConfig(
             model=ModelPart(path=str(self.folder / SFT / "model"), dtype="float32"),
             tasks=str(self.material.corpus),
+            split=Split.VALIDATION.value,
             reward=reward,
             optimizer=OptimizerPart(
                 learning_rate=plan.learning_rate, schedule="constant_with_warmup", warmup_share=0.1
@@ -172,24 +174,34 @@ class SeedRun:
         return self.plan.data.tokens_max + FENCE_TOKENS
 
     def _run(self, what: str, arguments: list[str]) -> None:
-        """A command of ours; what it says is kept in `log.txt`."""
         self.say(f"seed {self.seed}: {what}")
-        start_ns = self.clock.monotonic_ns()
-        with (self.folder / "log.txt").open("a") as log:
-            done = subprocess.run(
-                [sys.executable, "-m", "nki_agent", *arguments],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "OMP_NUM_THREADS": str(self.plan.threads)},
-                check=False,
-            )
-        if done.returncode:
-            raise MachineError(
-                f"`{' '.join(arguments[:2])}` of seed {self.seed} ended with {done.returncode};"
-                f" {self.folder / 'log.txt'} says why; the next start goes on there"
-            )
-        wall_s = (self.clock.monotonic_ns() - start_ns) / NS_PER_S
-        # The largest child so far, in KiB; it only grows, and the largest of all is what counts.
-        memory_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / KIB_PER_GIB
-        line = {"stage": what, "wall_s": round(wall_s, 1), "memory_gib": round(memory_gib, 2)}
-        append_line(self.folder / "stages.jsonl", line)
+        run_logged(arguments, self.folder, what=what, threads=self.plan.threads, clock=self.clock)
+
+
+def run_logged(
+    arguments: list[str], folder: Path, *, what: str, threads: int, clock: Clock
+) -> None:
+    """A command of ours; what it says is kept in `log.txt`, its time in `stages.jsonl`.
+
+    Raises:
+        MachineError: it failed.
+    """
+    start_ns = clock.monotonic_ns()
+    with (folder / "log.txt").open("a") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "nki_agent", *arguments],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            check=False,
+        )
+    if done.returncode:
+        raise MachineError(
+            f"`{' '.join(arguments[:2])}` ended with {done.returncode}; {folder / 'log.txt'} says"
+            " why; the next start goes on there"
+        )
+    wall_s = (clock.monotonic_ns() - start_ns) / NS_PER_S
+    # The largest child so far, in KiB; it only grows, and the largest of all is what counts.
+    memory_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / KIB_PER_GIB
+    line = {"stage": what, "wall_s": round(wall_s, 1), "memory_gib": round(memory_gib, 2)}
+    append_line(folder / "stages.jsonl", line)

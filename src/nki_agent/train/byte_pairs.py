@@ -28,7 +28,7 @@ TEMPLATE: Final = (
 def make_tokenizer(texts: Iterable[str], *, vocabulary: int) -> Any:
     """A byte-pair tokenizer with the template of ChatML; `texts` are what messages say."""
     inner = Tokenizer(models.BPE())
-    lines = pre_tokenizers.Split(Regex("\n"), behavior="merged_with_next")
+    lines = pre_tokenizers.Split(Regex("\n"), behavior="merged_with_previous")
     whole_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     inner.pre_tokenizer = pre_tokenizers.Sequence([lines, whole_bytes])
     inner.decoder = decoders.ByteLevel()
