@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -76,8 +77,8 @@ def main() -> None:
     plan = read_plan(options.plan)
     settle_plan(options.out, plan)
     material = prepare(options.out, options.corpus, plan)
-    for seed in plan.seeds if options.seeds is None else options.seeds:
-        run = SeedRun(
+    runs = [
+        SeedRun(
             folder=options.out / f"seed-{seed}",
             material=material,
             plan=plan,
@@ -85,4 +86,10 @@ def main() -> None:
             clock=SystemClock(),
             say=say,
         )
-        run.carry_out()
+        for seed in (plan.seeds if options.seeds is None else options.seeds)
+    ]
+    for run in runs:
+        run.begin()
+    # The work is in processes of their own; a thread only waits for them.
+    with ThreadPoolExecutor(max_workers=plan.at_once) as threads:
+        list(threads.map(SeedRun.carry_out, runs))

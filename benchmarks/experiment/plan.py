@@ -54,6 +54,8 @@ class SftPlan(Part, frozen=True, kw_only=True):
     learning_rate: float = 2e-3
     kinds: tuple[str, ...] = ()
     """Of dialogues; all where empty."""
+    tokens_max: int = 220
+    """Of a dialogue: longer ones teach less for their time."""
 
 
 class GrpoPlan(Part, frozen=True, kw_only=True):
@@ -84,8 +86,10 @@ class ExperimentPlan(Part, frozen=True, kw_only=True):
     grpo: GrpoPlan = GrpoPlan()
     evaluation: EvaluationPlan = EvaluationPlan()
     seeds: tuple[int, ...] = (0, 1, 2)
+    at_once: int = 2
+    """Seeds that run side by side."""
     threads: int = 1
-    """Of PyTorch in each training."""
+    """Of PyTorch in each of them."""
 
 
 def read_plan(path: Path | None) -> ExperimentPlan:

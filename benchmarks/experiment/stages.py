@@ -43,6 +43,14 @@ KIB_PER_GIB: Final = float(1 << 20)
 FENCE_TOKENS: Final = 16
 """Of a reply beside the kernel."""
 
+MEMORY: Final = {
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 33),
+    "MALLOC_TOP_PAD_": str(1 << 28),
+}
+"""Tensors that are freed are kept for the next step: a quarter of a step's time went to the system
+for giving memory back and fetching it again."""
+
 
 def grpo_name(reward: str) -> str:
     """The stage that climbs a reward."""
@@ -64,10 +72,13 @@ class SeedRun:
     clock: Clock
     say: Callable[[str], object]
 
-    def carry_out(self) -> None:
-        """Every stage that is not done yet."""
+    def begin(self) -> None:
+        """Make its folder and the model that knows nothing."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_model(self.folder / BASE, self.material, self.plan, seed=self.seed)
+
+    def carry_out(self) -> None:
+        """Every stage that is not done yet."""
         self._evaluate(BASE)
         self._train(SFT, write_config(self.make_sft()))
         self._evaluate(SFT)
@@ -83,7 +94,7 @@ class SeedRun:
             data=DataPart(
                 path=str(self.material.dialogues),
                 kinds=plan.kinds,
-                max_tokens=4 * self._reply_tokens,
+                max_tokens=plan.tokens_max,
             ),
             optimizer=OptimizerPart(
                 learning_rate=plan.learning_rate, weight_decay=0.1, warmup_share=0.03
@@ -192,7 +203,7 @@ def run_logged(
             [sys.executable, "-m", "nki_agent", *arguments],
             stdout=log,
             stderr=log,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            env={**os.environ, **MEMORY, "OMP_NUM_THREADS": str(threads)},
             check=False,
         )
     if done.returncode:
