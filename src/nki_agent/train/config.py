@@ -186,6 +186,8 @@ class SftConfig(_Part, frozen=True, kw_only=True):
     """Passes before the weights change."""
     packing: bool = False
     """Several dialogues in one row of `data.max_tokens`; none sees another."""
+    like_lengths: bool = False
+    """Dialogues of one batch have about one length, so that less of it is padding."""
     epochs: Positive = 1.0
     steps: Count | None = None
     """Ends before `epochs` do."""

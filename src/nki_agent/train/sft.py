@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from datasets import Dataset
@@ -16,6 +15,7 @@ from trl.trainer.sft_config import SFTConfig as TrlConfig
 
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import UsageError
+from nki_agent.base.seeds import rng_for
 from nki_agent.farm.executor import Executor
 from nki_agent.train.arguments import (
     GOES_ON,
@@ -29,6 +29,7 @@ from nki_agent.train.course import prepare, store, train
 from nki_agent.train.dialogues import Dialogues, read_dialogues, tokenize_all
 from nki_agent.train.folder import Summary, TrainingFolder, say
 from nki_agent.train.measuring import Measuring
+from nki_agent.train.ordering import order_by_length
 from nki_agent.train.tokens import Template
 from nki_agent.train.trainers import LinkedSftTrainer
 from nki_agent.train.trying import make_trying
@@ -78,6 +79,7 @@ def run_sft(
     )
     template = load_template(config.model)
     rows = make_rows(data, template, max_tokens=config.data.max_tokens)
+    steps = count_steps(config, num_rows=len(rows.dataset))
     held_out = _read_held_out(config, template)
     prepare(folder, config, data=data.digest)
     with guard_memory(f"{REMEDY}; {GOES_ON}"):
@@ -88,8 +90,8 @@ def run_sft(
         require_vocabulary(model, template)
         trainer = LinkedSftTrainer(
             model=model,
-            args=make_arguments(config, folder, num_rows=len(rows.dataset)),
-            train_dataset=rows.dataset,
+            args=make_arguments(config, folder, steps=steps),
+            train_dataset=arrange(rows.dataset, config, steps=steps),
             eval_dataset=held_out,
             processing_class=template.tokenizer,
             callbacks=[Measuring(folder), *make_trying(config, template, folder, executor, clock)],
@@ -143,11 +145,24 @@ def make_rows(data: Dialogues, template: Template, *, max_tokens: int) -> Rows:
     return Rows(dataset=Dataset.from_list(kept), left_out=left_out)
 
 
-def make_arguments(config: SftConfig, folder: TrainingFolder, *, num_rows: int) -> TrlConfig:
+def count_steps(config: SftConfig, *, num_rows: int) -> int:
+    """Changes of the weights in all."""
+    per_step = config.batch * config.accumulate * max(config.hardware.gpus, 1)
+    return config.steps or max(1, math.ceil(config.epochs * math.ceil(num_rows / per_step)))
+
+
+def arrange(dataset: Dataset, config: SftConfig, *, steps: int) -> Dataset:
+    """The rows as they are drawn from; with `like_lengths` every batch of the training in order."""
+    if not config.like_lengths:
+        return dataset
+    batches = steps * config.accumulate * max(config.hardware.gpus, 1)
+    lengths = [len(ids) for ids in dataset["input_ids"]]
+    rng = rng_for(config.seed, "like lengths")
+    return dataset.select(order_by_length(lengths, batch=config.batch, batches=batches, rng=rng))
+
+
+def make_arguments(config: SftConfig, folder: TrainingFolder, *, steps: int) -> TrlConfig:
     """The config in TRL's words."""
-    devices = max(config.hardware.gpus, 1)
-    per_epoch = math.ceil(num_rows / (config.batch * config.accumulate * devices))
-    steps = config.steps or max(1, math.ceil(config.epochs * per_epoch))
     common = common_arguments(config, folder, steps=steps, dtype=config.model.dtype)
     return TrlConfig(
         **common,
@@ -157,6 +172,7 @@ def make_arguments(config: SftConfig, folder: TrainingFolder, *, num_rows: int) 
         max_length=config.data.max_tokens,
         packing=config.packing,
         packing_strategy="bfd",
+        train_sampling_strategy="sequential" if config.like_lengths else "random",
         assistant_only_loss=False,  # the rows say which tokens are learned
         completion_only_loss=False,
         loss_type="nll",
@@ -186,7 +202,3 @@ def _measure_end(trainer: LinkedSftTrainer, *, has_held_out: bool) -> dict[str, 
     if has_held_out:
         found.update(trainer.evaluate())
     return {name: float(found[name]) for name in FINAL if name in found}
-
-
-def _step_of(checkpoint: Any) -> int:
-    return 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])

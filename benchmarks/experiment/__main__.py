@@ -1,0 +1,5 @@
+"""`python -m benchmarks.experiment`."""
+
+from benchmarks.experiment.carrying import main
+
+main()

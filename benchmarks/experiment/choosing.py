@@ -1,0 +1,100 @@
+"""Which tasks of a corpus are taught, which are practised on, and which are held out.
+
+Law: tasks of one graph are on one side. The corpus's own test and validation tasks never train. It
+has few single operators among them, so graphs of its training tasks are moved over, by their hash,
+until there are enough to measure with; no task is chosen by whether it can be solved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nki_agent.base.hashes import hash_text
+from nki_agent.corpus.record import CorpusTask, Family, Split
+from nki_agent.corpus.stored import TASKS
+
+SINGLE: Final = 1
+"""The level of tasks with one operator."""
+FUSED: Final = 2
+"""The level of tasks with several."""
+FUSED_FAMILIES: Final = frozenset(Family) - {
+    Family.ATTENTION,
+    Family.BLOCK,
+    Family.CONV,
+    Family.POOL,
+    Family.SORT,
+}
+"""Families most of whose fused tasks have a kernel of at most 256 of our tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many tasks there are at most."""
+
+    train_fused: int
+    practice_single: int
+    practice_fused: int
+    held_out_single: int
+    held_out_fused: int
+
+
+def choose_tasks(rows: Sequence[CorpusTask], counts: Counts) -> list[CorpusTask]:
+    """The tasks of the experiment, in the order of their ids.
+
+    Split `train` is taught, `validation` is practised on by GRPO and never taught, `test` measures.
+    """
+    ordered = sorted(rows, key=lambda row: hash_text(row.id))
+    single = [row for row in ordered if row.level == SINGLE]
+    fused = [row for row in ordered if row.level == FUSED and row.family in FUSED_FAMILIES]
+    own = {row.graph for row in single if row.split is not Split.TRAIN}
+    held_out = _pick_graphs(single, own, counts.held_out_single)
+    others = [row for row in single if row.graph not in held_out]
+    practice = _pick_graphs(others, set(), counts.practice_single)
+    fused_train = [
+        row for row in fused if row.split is Split.TRAIN and row.graph not in held_out | practice
+    ]
+    last = counts.train_fused + counts.practice_fused
+    parts = {
+        Split.TRAIN: [
+            *(row for row in others if row.graph not in practice),
+            *fused_train[: counts.train_fused],
+        ],
+        Split.VALIDATION: [
+            *(row for row in others if row.graph in practice),
+            *fused_train[counts.train_fused : last],
+        ],
+        Split.TEST: [
+            *(row for row in single if row.graph in held_out),
+            *[row for row in fused if row.split is Split.TEST][: counts.held_out_fused],
+        ],
+    }
+    chosen = [
+        msgspec.structs.replace(row, split=split) for split, part in parts.items() for row in part
+    ]
+    return sorted(chosen, key=lambda row: row.id)
+
+
+def write_tasks(rows: Iterable[CorpusTask], folder: Path) -> None:
+    """A corpus folder that `nki-agent data` and `nki-agent train` take."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{TASKS}.part"
+    part.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    part.replace(folder / TASKS)
+
+
+def _pick_graphs(rows: Sequence[CorpusTask], picked: set[str], number: int) -> set[str]:
+    """`picked`, and others in the order of their hashes, of at most `number` tasks in all."""
+    found = set(picked)
+    sizes = Counter(row.graph for row in rows)
+    count = sum(sizes[graph] for graph in found)
+    for graph in sorted(sizes.keys() - found):
+        if count + sizes[graph] <= number:
+            found.add(graph)
+            count += sizes[graph]
+    return found

@@ -1,0 +1,195 @@
+"""What all seeds share: chosen tasks, their solutions, dialogues, a tokenizer, distances.
+
+Law: the tokenizer and the dialogues are made of training tasks alone; each file is written whole or
+not at all, and one that is there is not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import torch
+from transformers import AutoTokenizer, Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+from benchmarks.experiment.choosing import SINGLE, Counts, choose_tasks, write_tasks
+from benchmarks.experiment.plan import DataPlan, ExperimentPlan, ModelPlan
+from nki_agent.base.jsonl import read_lines
+from nki_agent.corpus.canonical import canonical_graph
+from nki_agent.corpus.distances import measure_distances
+from nki_agent.corpus.record import CorpusTask, Split
+from nki_agent.corpus.stored import SOLUTIONS, TASKS, UNSOLVED, read_solutions, read_tasks
+from nki_agent.corpus.trajectories import find_first
+from nki_agent.farm.executor import Executor
+from nki_agent.train.byte_pairs import make_tokenizer
+from nki_agent.train.shelf import Shelf
+from nki_agent.train.short_rows import ShortTask, list_short, make_rows
+
+CONTEXT: Final = 4096
+"""Positions of the model: more than any loop of the experiment has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """The files that all seeds share."""
+
+    path: Path
+
+    @property
+    def corpus(self) -> Path:
+        """Tasks and solutions."""
+        return self.path / "corpus"
+
+    @property
+    def tokenizer(self) -> Path:
+        """Made of training texts."""
+        return self.path / "tokenizer"
+
+    @property
+    def dialogues(self) -> Path:
+        """Rows for SFT."""
+        return self.path / "dialogues.jsonl"
+
+    @property
+    def distances(self) -> Path:
+        """Of each held-out task to the nearest that trains."""
+        return self.path / "distances.json"
+
+    @property
+    def counts(self) -> Path:
+        """What there is of everything."""
+        return self.path / "counts.json"
+
+
+def choose_from(corpus: Path, material: Material, plan: DataPlan) -> None:
+    """Write the experiment's tasks, with what the corpus knows of their solutions."""
+    if (material.corpus / TASKS).exists():
+        return
+    counts = Counts(
+        train_fused=plan.train_fused,
+        practice_single=plan.practice_single,
+        practice_fused=plan.practice_fused,
+        held_out_single=plan.held_out_single,
+        held_out_fused=plan.held_out_fused,
+    )
+    rows = choose_tasks(read_tasks(corpus).good, counts)
+    material.corpus.mkdir(parents=True, exist_ok=True)
+    ids = {row.id for row in rows}
+    for name in (SOLUTIONS, UNSOLVED):
+        if (corpus / name).exists():
+            _write_lines(
+                material.corpus / name, [o for o in read_lines(corpus / name) if o["task"] in ids]
+            )
+    write_tasks(rows, material.corpus)
+
+
+def make_material(
+    material: Material, plan: DataPlan, *, executor: Executor, say: Callable[[str], object]
+) -> None:
+    """Tokenizer, dialogues and distances of a solved corpus."""
+    if material.counts.exists():
+        return
+    rows = read_tasks(material.corpus).good
+    shelf = Shelf(material.corpus, folder=material.path / "tasks")
+    solutions = find_first(read_solutions(material.corpus, rows).good)
+    train = [row for row in rows if row.split is Split.TRAIN]
+    say("the short form of every solution")
+    tasks = list(list_short(shelf, solutions, train))
+    tokenizer = _load_tokenizer(material, tasks, plan)
+    short = [task for task in tasks if fits(task, tokenizer, plan.tokens_max)]
+    say(f"{len(short)} of {len(tasks)} solved training tasks are short; judging their kernels")
+    made = []
+    for found in make_rows(short, shelf, executor=executor, repairs=plan.repairs, seed=0):
+        made += found
+    _write_lines(material.dialogues, made)
+    say("distances of the held-out tasks")
+    taught = {row.id.rpartition("/")[0] for row in made}
+    graphs = {row.id: canonical_graph(row.source) for row in rows if _counts(row, taught)}
+    distances = measure_distances([row for row in rows if row.id in graphs], graphs)
+    material.distances.write_bytes(msgspec.json.format(msgspec.json.encode(distances), indent=1))
+    counts = {
+        "training tasks": len(train),
+        "training tasks with one operator": sum(row.level == SINGLE for row in train),
+        "solved training tasks": len(tasks),
+        "short training tasks": len(short),
+        "taught tasks": len(taught),
+        "taught tasks with one operator": sum(r.id in taught and r.level == SINGLE for r in train),
+        "dialogues": len(made),
+        "practice tasks": sum(row.split is Split.VALIDATION for row in rows),
+        "held-out tasks": sum(row.split is Split.TEST for row in rows),
+        "held-out tasks with one operator": sum(
+            row.level == SINGLE for row in rows if row.split is Split.TEST
+        ),
+        "held-out tasks solved by the author": sum(
+            row.id in solutions for row in rows if row.split is Split.TEST
+        ),
+        "vocabulary": len(tokenizer),
+    }
+    shelf.close()
+    material.counts.write_bytes(msgspec.json.format(msgspec.json.encode(counts), indent=1))
+
+
+def fits(task: ShortTask, tokenizer: Any, tokens_max: int) -> bool:
+    """Whether prompt and kernel are short in this tokenizer's tokens."""
+    system, user, _ = task.texts
+    return all(
+        len(tokenizer(text, add_special_tokens=False)["input_ids"]) <= tokens_max
+        for text in (system + user, task.kernel)
+    )
+
+
+def write_model(folder: Path, material: Material, plan: ExperimentPlan, *, seed: int) -> None:
+    """A model that knows nothing, with the tokenizer beside it."""
+    if (folder / "config.json").exists():
+        return
+    tokenizer = AutoTokenizer.from_pretrained(material.tokenizer, local_files_only=True)
+    torch.manual_seed(seed)
+    make_weights: Any = Qwen3MoeForCausalLM
+    make_weights(make_config(plan.model, tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def make_config(plan: ModelPlan, tokenizer: Any) -> Any:
+    """The plan's shapes in transformers' words."""
+    make: Any = Qwen3MoeConfig
+    return make(
+        vocab_size=len(tokenizer),
+        hidden_size=plan.hidden,
+        intermediate_size=2 * plan.hidden,
+        moe_intermediate_size=plan.expert_hidden,
+        num_hidden_layers=plan.layers,
+        num_attention_heads=plan.query_heads,
+        num_key_value_heads=plan.key_heads,
+        head_dim=plan.head,
+        num_experts=plan.experts,
+        num_experts_per_tok=plan.experts_per_token,
+        norm_topk_prob=True,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+
+
+def _load_tokenizer(material: Material, tasks: Sequence[ShortTask], plan: DataPlan) -> Any:
+    if not (material.tokenizer / "tokenizer.json").exists():
+        texts = (
+            text for task in tasks for text in (*task.texts, "system\n", "user\n", "assistant\n")
+        )
+        made = make_tokenizer(texts, vocabulary=plan.vocabulary)
+        made.save_pretrained(material.tokenizer)
+    return AutoTokenizer.from_pretrained(material.tokenizer, local_files_only=True)
+
+
+def _counts(row: CorpusTask, taught: set[str]) -> bool:
+    return row.split is Split.TEST or row.id in taught
+
+
+def _write_lines(path: Path, rows: Iterable[Any]) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    part.replace(path)

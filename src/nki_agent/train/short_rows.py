@@ -1,0 +1,154 @@
+"""Dialogues in the short form: a task in a few lines, and the kernel that answers it.
+
+Law: a kernel is taught only if the judge finds it right in its short form. A repair shows a kernel
+with a planted fault that the judge refuses, the answer that the loop gives to it, and the right
+kernel, which alone is learned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from nki_agent.agent.episode import Limits, Mode
+from nki_agent.agent.judging import FarmJudging
+from nki_agent.agent.prompt import Prompt, make_prompt
+from nki_agent.agent.short import write_stage
+from nki_agent.base.errors import MachineError
+from nki_agent.base.seeds import rng_for, seed_for
+from nki_agent.chip.spec import Target
+from nki_agent.corpus.faults.planting import list_drafts
+from nki_agent.corpus.record import CorpusTask, Solution
+from nki_agent.corpus.short import SHORT, shorten
+from nki_agent.farm.executor import Executor
+from nki_agent.train.shelf import Entry, Shelf
+from nki_agent.verify.kernel import Kernel
+
+SINGLE: Final = "single"
+REPAIR: Final = "repair"
+AT_ONCE: Final = 64
+"""Kernels that are judged together."""
+FAULTS_MAX: Final = 2
+"""Faults that are tried for one repair."""
+
+
+class ShortRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A dialogue as SFT reads it."""
+
+    id: str
+    kind: str
+    split: str
+    level: int
+    messages: list[dict[str, str]]
+    trained: list[bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortTask:
+    """A task with its prompt and its kernel, both short."""
+
+    row: CorpusTask
+    target: Target
+    prompt: Prompt
+    kernel: str
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """All that is said of it."""
+        return self.prompt.system, self.prompt.user, fence(self.kernel)
+
+
+def fence(kernel: str) -> str:
+    """A kernel as a reply."""
+    return f"```python\n{kernel}```\n"
+
+
+def list_short(
+    shelf: Shelf, solutions: Mapping[str, Solution], rows: Sequence[CorpusTask]
+) -> Iterator[ShortTask]:
+    """The solved ones of `rows` in the short form, however long."""
+    for row in rows:
+        if (solution := solutions.get(row.id)) is not None:
+            target = Target(solution.target)
+            yield ShortTask(
+                row=row,
+                target=target,
+                prompt=make_short_prompt(shelf.take(row), target),
+                kernel=shorten(solution.kernel),
+            )
+
+
+def make_short_prompt(entry: Entry, target: Target) -> Prompt:
+    """What a model is told of a task, single shot or loop."""
+    return make_prompt(
+        entry.task, target=target, mode=Mode.SINGLE_SHOT, limits=Limits(), ablation=SHORT
+    )
+
+
+def make_rows(
+    tasks: Sequence[ShortTask], shelf: Shelf, *, executor: Executor, repairs: float, seed: int
+) -> Iterator[list[ShortRow]]:
+    """The dialogues of each task, a few tasks at a time; a repair for a share of them."""
+    for start in range(0, len(tasks), AT_ONCE):
+        yield from asyncio.run(
+            _make_some(
+                tasks[start : start + AT_ONCE], shelf, executor=executor, repairs=repairs, seed=seed
+            )
+        )
+
+
+async def _make_some(
+    tasks: Sequence[ShortTask], shelf: Shelf, *, executor: Executor, repairs: float, seed: int
+) -> list[list[ShortRow]]:
+    makers = []
+    for task in tasks:
+        judging = FarmJudging(executor=executor, task=shelf.take(task.row).path, target=task.target)
+        wants = rng_for(seed, task.row.id, "whether to repair").random() < repairs
+        makers.append(_make_task(task, judging, has_repair=wants, seed=seed))
+    return list(await asyncio.gather(*makers))
+
+
+async def _make_task(
+    task: ShortTask, judging: FarmJudging, *, has_repair: bool, seed: int
+) -> list[ShortRow]:
+    root_seed = seed_for(seed, task.row.id, "short")
+    verdict = await judging.judge(Kernel.from_text(task.kernel), root_seed=root_seed)
+    if not verdict.right:
+        return []
+    rows = [_make_row(task, SINGLE, ())]
+    if not has_repair:
+        return rows
+    rng = rng_for(seed, task.row.id, "fault")
+    for planted in islice(list_drafts(task.kernel, rng), FAULTS_MAX):
+        try:
+            found = await judging.judge(Kernel.from_text(planted.source), root_seed=root_seed)
+        except MachineError:
+            # What the machine lost is no repair; the next start makes all rows anew.
+            continue
+        if not found.right:
+            answer = write_stage(found.stage, found.diagnostics)
+            rows.append(_make_row(task, REPAIR, (fence(planted.source), answer)))
+            break
+    return rows
+
+
+def _make_row(task: ShortTask, kind: str, between: Sequence[str]) -> ShortRow:
+    system, user, reply = task.texts
+    roles = ("system", "user", *("assistant", "user")[: len(between)], "assistant")
+    texts = (system, user, *between, reply)
+    messages: list[dict[str, Any]] = [
+        {"role": role, "content": text} for role, text in zip(roles, texts, strict=True)
+    ]
+    return ShortRow(
+        id=f"{task.row.id}/{kind}",
+        kind=kind,
+        split=task.row.split.value,
+        level=task.row.level,
+        messages=messages,
+        trained=[False] * (len(messages) - 1) + [True],
+    )

@@ -1,0 +1,36 @@
+"""Our own tokenizer: text comes back, lines are kept apart, a prompt is the beginning of a dialogue."""
+
+from __future__ import annotations
+
+from nki_agent.train.byte_pairs import make_tokenizer
+from nki_agent.train.tokens import Template
+from tests.train.world import KERNEL
+
+TEXTS = (KERNEL.format(function="relu"), "Write an NKI kernel.", "x: float32 [128, 64]")
+
+
+def test_text_comes_back_from_its_tokens() -> None:
+    tokenizer = make_tokenizer(TEXTS, vocabulary=400)
+    for text in (*TEXTS, "é\n\n  \tnever seen\n"):
+        assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_no_token_reaches_over_the_end_of_a_line() -> None:
+    tokenizer = make_tokenizer(TEXTS, vocabulary=600)
+    pieces = [tokenizer.decode([token]) for token in tokenizer(TEXTS[0])["input_ids"]]
+    assert all("\n" not in piece[:-1] for piece in pieces)
+    assert "import nki.isa as nisa\n" in pieces
+
+
+def test_a_prompt_has_the_tokens_with_which_its_dialogue_begins() -> None:
+    template = Template(make_tokenizer(TEXTS, vocabulary=600), name="own")
+    asked = [
+        {"role": "system", "content": TEXTS[1]},
+        {"role": "user", "content": TEXTS[2]},
+    ]
+    reply = {"role": "assistant", "content": f"```python\n{TEXTS[0]}```\n"}
+    prompt = template.prompt_ids(asked, None)
+    whole = template.tokenize([*asked, reply])
+    assert whole.ids[: len(prompt)] == prompt
+    assert not any(whole.learned[: len(prompt)])
+    assert all(whole.learned[len(prompt) : -1])
