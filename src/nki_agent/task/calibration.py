@@ -13,7 +13,8 @@ both ends, as the engines do it.
   it. A kernel that keeps scores in a narrow dtype may still lose there.
 - Offset and spikes of the big family go to row operations, and there to the inputs that the
   reference ignores a shift of, or passes through: softmax, layer norm, log-sum-exp. A missing row
-  maximum overflows there, and so does a stand-in for it.
+  maximum overflows there, and so does a stand-in for it. Where products come first, single inputs,
+  weights or gains are large instead (decision 0012).
 - Tasks too large to try are given mild scales.
 """
 
