@@ -208,3 +208,121 @@ def test_columns_of_two_inputs_never_meet() -> None:
     assert not columns[0] & columns[1]
     assert not columns[1] & columns[2]
     assert {0, 63} <= set.union(*columns)
+
+
+NORMED = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(48, dtype=torch.bfloat16))
+        self.queries = nn.Linear(48, 48, bias=False, dtype=torch.bfloat16)
+        self.keys = nn.Linear(48, 48, bias=False, dtype=torch.bfloat16)
+
+    def forward(self, x):
+        hidden = functional.rms_norm(x, x.shape[-1:], self.gain, eps=1e-6)
+        scores = self.queries(hidden) @ self.keys(hidden).mT * 48**-0.5
+        return torch.softmax(scores, -1) @ hidden
+
+def get_inputs():
+    return [torch.randn(2, 96, 48, dtype=torch.bfloat16)]
+"""
+ROUTER = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.experts = nn.Linear(64, 6, bias=False, dtype=torch.bfloat16)
+
+    def forward(self, x):
+        scores, _ = (x @ self.experts.weight.mT).float().topk(2, -1)
+        return torch.softmax(scores, -1)
+
+def get_inputs():
+    return [torch.randn(80, 64, dtype=torch.bfloat16)]
+"""
+
+
+def exponentials(x: Array, top: Array) -> Array:
+    e = np.exp(x - top)
+    return np.asarray(e / e.sum(-1, keepdims=True))
+
+
+TOPS: dict[str, Callable[[Array], Array]] = {
+    "none": lambda x: np.zeros_like(x[..., :1]),
+    "the mean": lambda x: x.mean(-1, keepdims=True),
+    "of all rows": lambda x: np.broadcast_to(x.max(), x[..., :1].shape),
+    "the right one": lambda x: x.max(-1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_maximum_is_needed_behind_a_norm_too(load_torch: Load, top: str) -> None:
+    task = load_torch(NORMED)
+    names = [tensor.name for tensor in task.tensors]
+
+    def run(**given: Array) -> Array:
+        x, gain, queries, keys = (given[name] for name in names)
+        hidden = x / np.sqrt(np.square(x).mean(-1, keepdims=True) + 1e-6) * gain
+        scores = (hidden @ queries.T) @ (hidden @ keys.T).swapaxes(1, 2) * 48**-0.5
+        return exponentials(scores, TOPS[top](scores)) @ hidden
+
+    assert count_wrong(task, run) == (0 if top == "the right one" else len(SEEDS))
+
+
+@pytest.mark.parametrize("top", ["none", "of all rows", "the right one"])
+def test_maximum_is_needed_where_the_largest_are_chosen(load_torch: Load, top: str) -> None:
+    task = load_torch(ROUTER)
+    names = [tensor.name for tensor in task.tensors]
+
+    def run(**given: Array) -> Array:
+        x, experts = (given[name] for name in names)
+        scores = -np.sort(-(x @ experts.T), axis=-1)[..., :2]
+        return exponentials(scores, TOPS[top](scores))
+
+    assert count_wrong(task, run) == (0 if top == "the right one" else len(SEEDS))
+
+
+NORM_OF_SUM = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(64, 80)
+
+    def forward(self, x):
+        return functional.layer_norm(self.linear(x), (80,), eps=1e-5)
+
+def get_inputs():
+    return [torch.randn(70, 64)]
+"""
+STEP = """
+def reference(weight, grad, second):
+    return weight - grad / (torch.sqrt(second) + 1e-8)
+
+def inputs():
+    return [torch.randn(40, 64), torch.randn(40, 64), torch.rand(40, 64) + 0.1]
+"""
+
+
+def test_epsilon_shows_behind_a_bias(load_torch: Load) -> None:
+    task = load_torch(NORM_OF_SUM)
+    names = [tensor.name for tensor in task.tensors]
+
+    def run(epsilon: float, **given: Array) -> Array:
+        x, weight, bias = (given[name] for name in names)
+        hidden = x @ weight.T + bias
+        centred = hidden - hidden.mean(-1, keepdims=True)
+        return np.asarray(centred / np.sqrt(hidden.var(-1, keepdims=True) + epsilon))
+
+    for epsilon, wrong in ((1e-5, 0), (0.0, len(SEEDS)), (1e-6, len(SEEDS))):
+        found = count_wrong(task, lambda **a: run(epsilon, **a), family=Family.TINY)  # noqa: B023
+        assert found == wrong
+
+
+def test_squares_that_are_zero_show_that_nothing_is_added_to_their_root(load_torch: Load) -> None:
+    task = load_torch(STEP)
+
+    def run(weight: Array, grad: Array, second: Array, epsilon: float) -> Array:
+        return np.asarray(weight - grad / (np.sqrt(second) + np.float32(epsilon)))
+
+    tiny = Family.TINY
+    assert count_wrong(task, lambda **a: run(**a, epsilon=1e-8), family=tiny) == 0
+    assert count_wrong(task, lambda **a: run(**a, epsilon=0.0), family=tiny) == len(SEEDS)

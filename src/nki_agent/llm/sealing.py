@@ -32,6 +32,7 @@ def seal(api: Any) -> None:
             found = await ask(*given, **more)
         except Exception as error:
             hide_in_error(error)
+            _forget_path(error)
             raise
         output, call = found if isinstance(found, tuple) else (found, None)
         if call is not None:
@@ -39,11 +40,19 @@ def seal(api: Any) -> None:
             call.request, call.response = hide_in(call.request), hide_in(call.response)
         if isinstance(output, Exception):
             hide_in_error(output)
+            _forget_path(output)
             return output, call
         return _mend(output, {} if call is None else call.response or {}), call
 
     generate.is_sealed = True  # type: ignore[attr-defined]
     api.generate = generate
+
+
+def _forget_path(error: BaseException | None) -> None:
+    """Drop the tracebacks of a failed request: Inspect paints each of their frames for its log."""
+    while error is not None and error.__traceback__ is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def _mend(output: Any, response: Any) -> Any:

@@ -13,7 +13,8 @@ both ends, as the engines do it.
   it. A kernel that keeps scores in a narrow dtype may still lose there.
 - Offset and spikes of the big family go to row operations, and there to the inputs that the
   reference ignores a shift of, or passes through: softmax, layer norm, log-sum-exp. A missing row
-  maximum overflows there, and so does a stand-in for it.
+  maximum overflows there, and so does a stand-in for it. Where products come first, single inputs,
+  weights or gains are large instead (decision 0012).
 - Tasks too large to try are given mild scales.
 """
 
@@ -31,8 +32,10 @@ from nki_agent.base.seeds import seed_for
 from nki_agent.task.comparison import compare, surely_misses
 from nki_agent.task.conditioning import HONEST_SHARE, SLACKS, is_narrow, need_of, slack_for
 from nki_agent.task.family import (
+    BIG_CHOOSING,
     BIG_GRID,
     BIG_LADDER,
+    BIG_LOUD,
     BIG_OUTLYING,
     BIG_SHIFTED,
     BIG_SPIKED,
@@ -47,7 +50,7 @@ from nki_agent.task.family import (
     FamilyScale,
 )
 from nki_agent.task.recipe import SCALE_HIGH, SCALE_LOW, Recipe, Variation
-from nki_agent.task.reference import Precision
+from nki_agent.task.reference import Precision, WatchedReference
 from nki_agent.task.sampler import Origin, Source, UserSampler
 from nki_agent.task.task import Output, ShapeSet, TensorKind
 from nki_agent.task.tolerance import ToleranceClass, find_wider, tolerance_for
@@ -70,6 +73,9 @@ CANCELLING_SLACK = 5.0
 DEPENDS_MAX = 16
 """Arguments whose influence is tried one by one; of more, the forward inputs only."""
 SHIFT = 60.0
+OVERFLOWS_AT = 100.0
+"""A score from which on `exp` overflows in float32, at 88.7, also where it is the largest of a draw
+by less than another draw's."""
 _VARIATIONS = {
     Variation.FULL: "",
     Variation.SHRINK: "larger inputs leave the reference's domain: trials only shrink them",
@@ -80,6 +86,8 @@ _DEPENDS_RATIO = 2.0
 
 
 Pair = tuple[dict[str, Array], dict[str, Array]]
+Rungs = tuple[FamilyScale, ...]
+"""Scales of one kind, from the strongest down."""
 
 
 @dataclass(slots=True)
@@ -102,6 +110,8 @@ class Calibration:
     """Whether equal values in a row have no one right answer."""
     weighs: bool = False
     """Whether exponentials of products are summed up."""
+    picks: bool = False
+    """Whether an order of products decides what the outputs are made of."""
     cancels: bool = False
     """Whether an honest kernel loses digits on tiny values."""
     unread: frozenset[str] = frozenset()
@@ -307,46 +317,87 @@ def _is_near(left: Array, right: Array) -> bool:
 
 
 def _settle_families(state: Calibration) -> None:
-    can_shift = any(s.is_shiftable for s in state.sampler.sources)
-    shifted = (BIG_SPIKED, BIG_SHIFTED) if can_shift else ()
-    # What is rounded to 16 bits between two products turns nearly equal peaks around.
-    is_wide = not is_narrow(state.shapes)
-    weighed = (BIG_WEIGHED,) if state.weighs and is_wide else ()
-    outlying = BIG_OUTLYING if state.reduces else ()
-    big = (*shifted, *weighed, *outlying, *BIG_LADDER)
-    if state.compares:
-        big = tuple(replace(rung, grid=BIG_GRID) for rung in big)
-    tiny = TINY_LADDER if state.orders else (TINY_ZEROED, *TINY_LADDER)
+    tiny = () if state.orders else TINY_ZEROED
     scales = {
-        Family.BIG: _settle_family(state, Family.BIG, big, factor=SCALE_HIGH),
-        Family.TINY: _settle_family(state, Family.TINY, tiny, factor=SCALE_LOW),
+        Family.BIG: _settle_family(
+            state, Family.BIG, (*_list_outlying(state), *BIG_LADDER), factor=SCALE_HIGH
+        ),
+        Family.TINY: _settle_family(state, Family.TINY, (*tiny, *TINY_LADDER), factor=SCALE_LOW),
     }
     state.shapes = replace(state.shapes, scales=scales, sampler=state.sampler)
 
 
+def _list_outlying(state: Calibration) -> Rungs:
+    """The outliers that the task's operations call for, from the most telling ones down."""
+    sources = state.sampler.sources
+    rungs: list[FamilyScale] = []
+    if any(source.is_shiftable for source in sources):
+        rungs += [*BIG_SPIKED, BIG_SHIFTED]
+    # What is rounded to 16 bits between two products turns nearly equal peaks around.
+    if state.weighs and not state.picks and not is_narrow(state.shapes):
+        rungs.append(BIG_WEIGHED)
+    if state.weighs and any(source.is_gain for source in sources):
+        rungs += BIG_LOUD
+    if state.weighs and state.picks:
+        rungs += BIG_CHOOSING
+    # Among outliers, what an order decides hangs on roundings.
+    if state.weighs or (state.reduces and not state.picks):
+        rungs += BIG_OUTLYING
+    grid = BIG_GRID if state.compares else 0.0
+    return tuple(replace(rung, grid=grid) for rung in rungs)
+
+
 def _settle_family(
-    state: Calibration, family: Family, ladder: tuple[FamilyScale, ...], *, factor: float
+    state: Calibration, family: Family, rungs: Rungs, *, factor: float
 ) -> FamilyScale:
-    for rung in ladder:
+    found = _find_rung(state, rungs, factor=factor)
+    if found is None:
+        state.notes.append(
+            f"{family} trials are standard ones: the reference survives no other scale"
+        )
+        return STANDARD_SCALE
+    rung, needed = found
+    if rung.factor != rungs[0].factor:
+        state.notes.append(
+            f"{family} trials scale inputs by {rung.factor:g}: the reference does not survive "
+            f"{rungs[0].factor:g}"
+        )
+    slack = max(rung.slack, slack_for(needed))
+    if family is Family.TINY and state.cancels:
+        slack = max(slack, CANCELLING_SLACK)
+    if rung.outlier and state.has_matmul:
+        slack = max(slack, OUTLIER_SLACK)
+    return replace(rung, slack=slack)
+
+
+def _find_rung(
+    state: Calibration, rungs: Rungs, *, factor: float
+) -> tuple[FamilyScale, float] | None:
+    """The first rung that float32 survives, and what it needs.
+
+    Loud gains must make `exp` overflow, and what is rounded to 16 bits keep its limits: milder ones
+    may do as well. Where other outliers cost it its limits, smaller ones at the same scale may not.
+    """
+    spare: tuple[FamilyScale, float] | None = None
+    for rung in rungs:
+        if spare and not (rung.outlier and rung.factor == spare[0].factor):
+            continue
         draws = _Draws(state=state, scale=rung, factor=factor)
         needed = _try_scale(state, draws, Precision.SINGLE)
         if needed > SLACKS[-1]:
             continue
-        if rung.factor != ladder[0].factor:
-            state.notes.append(
-                f"{family} trials scale inputs by {rung.factor:g}: the reference does not survive "
-                f"{ladder[0].factor:g}"
-            )
-        if is_narrow(state.shapes):
-            needed = max(needed, _try_scale(state, draws, Precision.OWN))
-        slack = slack_for(needed)
-        if family is Family.TINY and state.cancels:
-            slack = max(slack, CANCELLING_SLACK)
-        if rung.outlier and state.has_matmul:
-            slack = max(slack, OUTLIER_SLACK)
-        return replace(rung, slack=slack)
-    state.notes.append(f"{family} trials are standard ones: the reference survives no other scale")
-    return STANDARD_SCALE
+        own = _try_scale(state, draws, Precision.OWN) if is_narrow(state.shapes) else 0.0
+        is_lost = bool(rung.outlier) and own > OUTLIER_SLACK >= needed
+        needed = max(needed, own)
+        is_telling = not (state.weighs and rung.outlier) or draws.find_reach() > OVERFLOWS_AT
+        if is_telling and needed <= OUTLIER_SLACK:
+            return rung, needed
+        if spare or (rung.gain and not (is_telling and needed <= SLACKS[-1])):
+            continue
+        if not (rung.gain or is_lost):
+            return rung, needed
+        spare = rung, needed
+    return spare
 
 
 @dataclass(slots=True, kw_only=True)
@@ -365,6 +416,13 @@ class _Draws:
             inputs = self.state.draw(self.scale, name=name, factor=self.factor)
             self.made.append((inputs, self.state.run(inputs, Precision.DOUBLE)))
         return self.made[number]
+
+    def find_reach(self) -> float:
+        """The least of all draws' largest arguments of an exponential."""
+        reference = self.state.shapes.reference
+        if not isinstance(reference, WatchedReference):
+            return np.inf
+        return min(reference.find_reach(inputs) for inputs, _ in self.made)
 
 
 def _try_scale(state: Calibration, draws: _Draws, precision: Precision) -> float:

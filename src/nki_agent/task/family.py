@@ -40,9 +40,16 @@ class FamilyScale:
     spike: float = 0.0
     outlier: float = 0.0
     weight_outlier: float = 0.0
+    gain: float = 0.0
+    """The gains of the first and the last feature are so many times as large: rows whose outlier
+    stands there have scores far above the others, also where a norm takes the inputs' scale."""
     has_zero_row: bool = False
     """One row is zero in every input: what is divided by its size shows whether an epsilon is
     there."""
+    has_zero_divisors: bool = False
+    """That row is zero in inputs that are never negative as well, such as squares."""
+    with_biases: bool = False
+    """Parameters that are added, not multiplied, have the factor too."""
     grid: float = 0.0
     """Inputs are rounded to multiples of it: what is compared is then equal at times."""
     slack: float = 1.0
@@ -54,32 +61,52 @@ class FamilyScale:
 
 
 STANDARD_SCALE = FamilyScale()
+OUTLIER_SLACK = 5.0
+"""At least so wide are the limits where products have outliers: two of them are nearly equal in a
+few rows of some draws, and what the family is for shows as infinity or NaN."""
 # From the strongest down: the first that the reference and an honest kernel survive is taken.
 # An offset alone lets through what stands near the maximum without being it: the mean of the row,
 # the maximum of a part, a constant. e^88 overflows; the spike stands out by more than the rest.
-BIG_SPIKED = FamilyScale(factor=16.0, offset=60.0, spike=200.0)
+BIG_SPIKED = (
+    FamilyScale(factor=16.0, offset=60.0, spike=200.0),
+    # What cancels in a row with a spike errs by a rounding of its terms, or not at all.
+    FamilyScale(factor=2.0, offset=60.0, spike=200.0, slack=OUTLIER_SLACK),
+)
 BIG_SHIFTED = FamilyScale(factor=16.0, offset=60.0)
 # Where a shift changes the result, as that of a query or a key, outliers stand out by a factor.
 OUTLIER = 64.0
 # Inputs alone can't say which column of a product is the largest; nor can they where they are
 # normalised first.
 BIG_WEIGHED = FamilyScale(factor=8.0, outlier=OUTLIER, weight_outlier=OUTLIER)
+# A norm before the products takes the scale of inputs away, but not that of its own gains.
+BIG_LOUD = (
+    *(FamilyScale(factor=8.0, outlier=OUTLIER, gain=gain) for gain in (512.0, 128.0, 32.0, 8.0)),
+    # Smaller outliers weigh less where they are what the weights of a row are given to.
+    *(FamilyScale(factor=8.0, outlier=OUTLIER / 4, gain=gain) for gain in (32.0, 16.0, 8.0, 4.0)),
+)
 BIG_OUTLYING = (
     FamilyScale(factor=8.0, outlier=OUTLIER),
     FamilyScale(factor=4.0, outlier=OUTLIER),
     FamilyScale(factor=2.0, outlier=OUTLIER),
+    FamilyScale(factor=8.0, outlier=OUTLIER / 4),
+)
+# A choice among few experts: their scores differ by more than e^88 only so.
+BIG_CHOOSING = (
+    FamilyScale(factor=8.0, outlier=16 * OUTLIER),
+    FamilyScale(factor=8.0, outlier=4 * OUTLIER),
 )
 BIG_LADDER = (
     FamilyScale(factor=8.0),
     FamilyScale(factor=4.0),
     FamilyScale(factor=2.0),
 )
-OUTLIER_SLACK = 5.0
-"""At least so wide are the limits where products have outliers: two of them are nearly equal in a
-few rows of some draws, and what the family is for shows as infinity or NaN."""
 OFF_EDGE = 0.25
 """Size of an outlier off the edges of an array over that of one there."""
-TINY_ZEROED = FamilyScale(factor=1e-3, has_zero_row=True)
+TINY_ZEROED = (
+    FamilyScale(factor=1e-3, has_zero_row=True, has_zero_divisors=True, with_biases=True),
+    FamilyScale(factor=1e-3, has_zero_row=True, with_biases=True),
+    FamilyScale(factor=1e-3, has_zero_row=True),
+)
 BIG_GRID = 1.0
 TINY_LADDER = (
     FamilyScale(factor=1e-3),

@@ -151,11 +151,11 @@ def _settle(
             seed=seed_for(loading.seed, "calibration"),
             notes=loading.notes,
             has_matmul=record.has_matmul,
-            # Among outliers, what an order decides hangs on roundings.
-            reduces=record.reduces and not record.picks,
+            reduces=record.reduces,
             compares=record.compares,
             orders=record.orders or any(o.dtype.is_integer for o in shapes.results),
-            weighs=record.weighs and record.has_matmul and not record.picks,
+            weighs=record.weighs and record.has_matmul,
+            picks=record.picks,
             cancels=not CANCELLING.isdisjoint(record.ops),
             unread=find_unread(record, shapes.tensors),
         )

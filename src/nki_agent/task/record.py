@@ -16,7 +16,7 @@ _ORDERS = frozenset({
 # fmt: on
 _PICKS = frozenset({"argmax", "argmin", "argsort", "kthvalue", "sort", "topk"})
 _COMPARISONS = frozenset({"eq", "ge", "gt", "le", "lt", "ne"})
-_EXPONENTIALS = frozenset({"_softmax", "_log_softmax", "_safe_softmax", "exp", "logsumexp"})
+EXPONENTIALS = frozenset({"_softmax", "_log_softmax", "_safe_softmax", "exp", "logsumexp"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Record:
     @property
     def weighs(self) -> bool:
         """Whether exponentials of a row were summed up: a softmax, or what is made of one."""
-        return not _EXPONENTIALS.isdisjoint(self.ops)
+        return not EXPONENTIALS.isdisjoint(self.ops)
 
     def add_matmul(self, dtype: DType, *, flops: int, depth: int) -> None:
         """Count one matmul or convolution."""

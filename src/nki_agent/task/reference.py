@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -50,3 +50,11 @@ class RecordedReference(Reference, Protocol):
 
     def record(self, inputs: Mapping[str, Array]) -> tuple[Results, Record]:
         """Run in its own precision; the results hold every forward input as the run left it."""
+
+
+@runtime_checkable
+class WatchedReference(Protocol):
+    """A reference that says how large the arguments of its exponentials are."""
+
+    def find_reach(self, inputs: Mapping[str, Array]) -> float:
+        """The largest finite argument in a run in float64; 0 where there is none."""

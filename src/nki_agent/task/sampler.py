@@ -82,6 +82,26 @@ class Source:
         return is_real and is_parameter and self.profile.recipe is Recipe.NORMAL
 
     @property
+    def is_gain(self) -> bool:
+        """Whether it is a vector of factors around a constant, as a norm has one a feature."""
+        if self.kind is not TensorKind.PARAMETER or self.given.size == 1:
+            return False
+        if self.recipe is not None:
+            return self.recipe.name == "gain"
+        return self.profile.recipe is Recipe.CONSTANT and self.profile.mean > 0
+
+    @property
+    def is_added(self) -> bool:
+        """Whether it is a parameter around zero that is no matrix of weights: a bias, a table."""
+        is_real = self.dtype.is_float and self.dtype.itemsize > 1
+        if self.kind is not TensorKind.PARAMETER or self.is_weight or not is_real:
+            return False
+        if self.recipe is not None:
+            return self.recipe.name in {"normal", "bias"}
+        is_zero = self.profile.recipe is Recipe.CONSTANT and self.profile.mean == 0
+        return is_zero or self.profile.recipe is Recipe.NORMAL
+
+    @property
     def is_structured(self) -> bool:
         """Whether a redraw may break what the reference expects of the values."""
         return self.origin is not Origin.DECLARED and self.profile.recipe in {
@@ -145,16 +165,23 @@ class UserSampler:
         else:
             array = self._take(source, values)
             array = vary(array, source.profile, variation=self.variation, strength=strength)
-        if source.kind is TensorKind.INPUT and self._takes(source, scale):
-            lane = _find_lane(source, self.sources)
-            array = _scale(array, source, scale, lane=lane, rng=rng_for(seed, "spike", source.name))
-            if scale.has_zero_row and lane is not None:
-                zero_row(array, rng_for(seed, "zero row"))
-        elif scale.weight_outlier and source.is_weight:
-            array = _weigh(array, source, scale, rng=rng_for(seed, "spike", source.name))
+        if source.kind is TensorKind.INPUT:
+            array = self._scale_input(array, source, scale, seed)
+        else:
+            array = _scale_parameter(array, source, scale, self.sources, seed)
         stored = to_stored(array, source.dtype)
         is_wide = source.dtype is DType.FLOAT32 and source.kind is TensorKind.INPUT
         return separate(stored) if self.is_distinct and is_wide and _is_scaled(source) else stored
+
+    def _scale_input(self, array: Array, source: Source, scale: FamilyScale, seed: int) -> Array:
+        if not self._takes(source, scale):
+            return array
+        lane = _find_lane(source, self.sources)
+        array = _scale(array, source, scale, lane=lane, rng=rng_for(seed, "spike", source.name))
+        is_divisor = source.profile.recipe is Recipe.POSITIVE and source.given.ndim > 1
+        if (scale.has_zero_row and lane is not None) or (scale.has_zero_divisors and is_divisor):
+            zero_row(array, rng_for(seed, "zero row"))
+        return array
 
     def _takes(self, source: Source, scale: FamilyScale) -> bool:
         """Whether the family scales it: a positive one may be what the outliers are divided by."""
@@ -199,6 +226,32 @@ def _is_outlying(source: Source) -> bool:
     """Whether one element may stand far out, to both sides."""
     is_both = source.profile.recipe is Recipe.NORMAL and source.profile.high > 0
     return source.kind is TensorKind.INPUT and is_both and _is_scaled(source)
+
+
+def _count_lanes(sources: tuple[Source, ...]) -> int:
+    """Inputs that share the columns of outliers."""
+    return max(1, sum(map(_is_outlying, sources)))
+
+
+def _scale_parameter(
+    array: Array, source: Source, scale: FamilyScale, sources: tuple[Source, ...], seed: int
+) -> Array:
+    if scale.weight_outlier and source.is_weight:
+        return _weigh(array, source, scale, rng=rng_for(seed, "spike", source.name))
+    if scale.gain and source.is_gain:
+        return _raise_gain(array, scale, count=_count_lanes(sources))
+    if scale.with_biases and source.is_added:
+        return array.astype(np.float32) * np.float32(scale.factor)
+    return array
+
+
+def _raise_gain(array: Array, scale: FamilyScale, *, count: int) -> Array:
+    """Loud features at both ends, where many outliers are; each input has one there."""
+    reals = array.astype(np.float32)
+    num_features = reals.shape[-1]
+    ends = [place for place in range(num_features) if not count <= place < num_features - count]
+    reals[..., ends] *= np.float32(scale.gain)
+    return reals
 
 
 def _find_lane(source: Source, sources: tuple[Source, ...]) -> Lane | None:

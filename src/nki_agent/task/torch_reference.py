@@ -16,12 +16,14 @@ import numpy as np
 import torch
 import torch.nn.functional as nnf
 from numpy.typing import NDArray
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nki_agent.base.errors import TaskError
 from nki_agent.isa.dtype import DType
 from nki_agent.task.binding import Binding, Call
-from nki_agent.task.record import Record
+from nki_agent.task.record import EXPONENTIALS, Record
 from nki_agent.task.reference import Precision, Results
 from nki_agent.task.task import TensorArgument
 from nki_agent.task.tensors import find_torch_dtype, to_array, to_tensor, to_wide
@@ -65,6 +67,15 @@ class TorchReference:
             outputs = self.call.run(self.entry, values)
         kept = (b.argument.name for b in self.call.bindings() if b.argument.is_updated)
         return _results(outputs, {name: values[name] for name in kept})
+
+    def find_reach(self, inputs: Mapping[str, Array]) -> float:
+        """The largest finite argument of an exponential in a run in float64; 0 without any."""
+        values = self._load(inputs, Precision.DOUBLE)
+        watching = _Watching()
+        wide = _precise(Precision.DOUBLE, self.own_dtype)
+        with settled(), wide, sdpa_kernel(SDPBackend.MATH), watching:
+            self.call.run(self.entry, values)
+        return watching.largest
 
     def record(self, inputs: Mapping[str, Array]) -> tuple[Results, Record]:
         """Run in its own precision and follow each operation, where PyTorch lets it be followed."""
@@ -167,6 +178,20 @@ def _precise(precision: Precision, own: torch.dtype) -> Iterator[None]:
             yield
     finally:
         torch.set_default_dtype(default)
+
+
+class _Watching(TorchDispatchMode):
+    """Keeps the largest finite argument of all exponentials."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0.0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket.__name__ in EXPONENTIALS and args[0].numel():
+            finite = args[0].nan_to_num(0.0, 0.0, 0.0)
+            self.largest = max(self.largest, float(finite.max()))
+        return func(*args, **(kwargs or {}))
 
 
 class _Widening(TorchFunctionMode):
