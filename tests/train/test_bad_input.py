@@ -273,7 +273,7 @@ def test_a_broken_line_of_measures_is_named_and_a_torn_last_one_left_out(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kilobytes", [8, 600, 1600, 3600])
+@pytest.mark.parametrize("kilobytes", [8, 600, 1600, 2400])
 def test_a_full_disk_is_the_machines_fault_whatever_is_written(
     kilobytes: int, world: World, tmp_path: Path
 ) -> None:
