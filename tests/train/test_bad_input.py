@@ -19,9 +19,9 @@ from nki_agent.train.arguments import guard_memory
 from nki_agent.train.config import DataPart, LoraPart, ModelPart
 from nki_agent.train.dialogues import read_dialogues, tokenize_all
 from nki_agent.train.folder import TrainingFolder, alone_in
-from nki_agent.train.guarding import saving
 from nki_agent.train.tokens import Template
 from nki_agent.train.weights import add_adapter, load_model, load_template, require_model
+from tests.cli.test_full_disk import run_on_disk
 from tests.train.tiny import make_tokenizer
 from tests.train.world import World, make_world
 
@@ -112,7 +112,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "a weight missing": (drop_weight, "lacks 1 weights, as lm_head.weight"),
     "no tokenizer": (
         lambda m: [p.unlink() for p in m.glob("tokenizer*")],
-        "the tokenizer of",
+        "there is no tokenizer in",
     ),
     "no template": (lambda m: (m / "chat_template.jinja").unlink(), "has no chat template"),
     "a broken template": (
@@ -205,7 +205,7 @@ def test_an_evaluation_is_refused_before_it_has_cost_anything(
     [
         ("[generation]\ntemperature = 0.0\n", "`generation.temperature` 0"),
         ('[generation]\nvllm = "colocate"\n', "vllm is not installed"),
-        ("[hardware]\ngpus = 2\n", "the config is for 2 GPUs"),
+        ("[hardware]\ngpus = 1\n", "the config is for 1 GPU"),
         ('[links]\ncompression = "top-k"\n[hardware]\nshard = "fsdp2"\n', "[links] cannot send"),
     ],
 )
@@ -272,15 +272,24 @@ def test_a_broken_line_of_measures_is_named_and_a_torn_last_one_left_out(tmp_pat
         folder.forget_after(1)
 
 
-def test_a_full_disk_is_the_machines_fault_whoever_says_it() -> None:
-    weight = {"w": torch.zeros(1 << 16)}
-    with pytest.raises(MachineError, match="cannot write it: No space left"), saving("it"):
-        save_file(weight, "/dev/full")
-    with pytest.raises(MachineError, match="cannot write it"), saving("it"):
-        torch.save(weight, "/dev/full")
+@pytest.mark.slow
+@pytest.mark.parametrize("kilobytes", [8, 600, 1600, 2400])
+def test_a_full_disk_is_the_machines_fault_whatever_is_written(
+    kilobytes: int, world: World, tmp_path: Path
+) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(SFT.format(model=world.base, data=world.dialogues), encoding="utf-8")
+    ended = run_on_disk(
+        tmp_path, kilobytes, "train", "sft", config, "--out", tmp_path / "disk" / "run"
+    )
+    assert ended.code == 4, ended.err
+    assert "cannot write" in ended.err
+    assert "bug of nki-agent" not in ended.err
+    assert "Traceback" not in ended.err
+    assert ended.files("summary.json") == []
 
 
 def test_too_little_memory_is_the_machines_fault_with_a_remedy() -> None:
-    with pytest.raises(MachineError, match="memory does not suffice.*\n.*take less"):
-        with guard_memory("take less"):
-            torch.empty(1 << 60)
+    said = r"memory does not suffice.*\n.*take less"
+    with pytest.raises(MachineError, match=said), guard_memory("take less"):
+        torch.empty(1 << 60)

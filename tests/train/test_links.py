@@ -116,7 +116,7 @@ def test_what_top_k_does_not_send_now_it_sends_later(share: float, tmp_path: Pat
 def adapt(rank: int, store: str, out: str) -> None:
     """Agree on shares when the second process's link is a tenth as fast."""
     begin(rank, store)
-    state = TopK(part=LinksPart(time_share=0.5, ratio_min=0.001), clock=FakeClock())
+    state = TopK(part=LinksPart(time_share=0.5, ratio_min=0.001, warmup_steps=0), clock=FakeClock())
     state.bits = [32.0, 32.0]
     other = 1 - rank
     state.speeds = {other: 1e6 if other == 0 else 1e5}
@@ -124,6 +124,16 @@ def adapt(rank: int, store: str, out: str) -> None:
     state._agree()
     torch.save({"bits": state.bits}, f"{out}{rank}")
     end()
+
+
+def test_the_least_share_falls_from_all_to_its_floor() -> None:
+    state = TopK(part=LinksPart(ratio_min=0.25, warmup_steps=100), clock=FakeClock())
+    found = []
+    for state.step in (0, 50, 100, 1000):
+        found.append(state.least_share)
+    assert found == pytest.approx([1.0, 0.5, 0.25, 0.25])
+    at_once = TopK(part=LinksPart(ratio_min=0.25, warmup_steps=0), clock=FakeClock())
+    assert at_once.least_share == pytest.approx(0.25)
 
 
 def test_a_slower_link_carries_a_smaller_share_and_all_know_it(tmp_path: Path) -> None:

@@ -122,8 +122,12 @@ class LinksPart(_Part, frozen=True, kw_only=True):
     compression: Compression = Compression.NONE
     time_share: Positive = 0.5
     """`top-k`: time for sending, as a share of a step's computing; how much is sent follows it."""
-    ratio_min: Annotated[float, Meta(gt=0, le=1)] = 0.001
-    """`top-k`: the least share of elements that is sent, however slow a link is."""
+    ratio_min: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    """`top-k`: the least share of elements that is sent, however slow a link is. Less is faster and
+    learns less from a step: see docs/results/links.md."""
+    warmup_steps: Annotated[int, Meta(ge=0)] = 100
+    """`top-k`: in which the least share falls from all to `ratio_min`: what comes late in the first
+    steps costs the most."""
     agree_every: Count = 4
     """`top-k`: steps after which the processes tell each other how much they send."""
     rank: Count = 4

@@ -33,7 +33,8 @@ _BAD_FILES: Final = (
 """What libraries raise for broken files, or for files that don't belong together."""
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 """How safetensors, which is written in Rust, says what the operating system said."""
-_TORCH_WRITER: Final = "PytorchStreamWriter"
+_TORCH_WRITER: Final = ("PytorchStreamWriter", "inline_container.cc")
+"""What writes files of `torch.save`; it does not say what the operating system said."""
 
 
 def is_memory(error: BaseException) -> bool:
@@ -82,7 +83,7 @@ def saving(what: str) -> Iterator[None]:
         if found is not None:
             cause = OSError(int(found[1]), os.strerror(int(found[1])))
             raise path_error(f"write {what}", cause) from error
-        if _TORCH_WRITER in str(error):
+        if any(words in str(error) for words in _TORCH_WRITER):
             raise MachineError(f"cannot write {what}: the disk is full or fails") from error
         raise
 

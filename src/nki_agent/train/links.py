@@ -81,7 +81,13 @@ class TopK:
             slowest = min(rows[other][1 + rank] for other in range(world) if other != rank)
             carried = self.part.time_share * rows[rank][0] * slowest / (world - 1)
             wanted = carried * BYTE_BITS / self._elems
-            self.bits[rank] = max(wanted, bits_for(self.part.ratio_min))
+            self.bits[rank] = max(wanted, bits_for(self.least_share))
+
+    @property
+    def least_share(self) -> float:
+        """What each must send, however slow its link is."""
+        begun = self.step / self.part.warmup_steps if self.part.warmup_steps else 1.0
+        return float(self.part.ratio_min ** min(begun, 1.0))
 
     def count_of(self, rank: int, elems: int) -> int:
         """Elements of a bucket that a process sends."""

@@ -14,6 +14,7 @@ from datasets import Dataset
 from trl.trainer.sft_config import SFTConfig as TrlConfig
 
 from nki_agent.base.clock import Clock
+from nki_agent.base.counting import count_of
 from nki_agent.base.errors import UsageError
 from nki_agent.base.seeds import rng_for
 from nki_agent.farm.executor import Executor
@@ -136,12 +137,14 @@ def make_rows(data: Dialogues, template: Template, *, max_tokens: int) -> Rows:
     ]
     if not kept:
         raise UsageError(
-            f"all {len(found)} dialogues are longer than {max_tokens} tokens",
+            f"of {count_of(len(found), 'dialogue')} none is left: all are longer than {max_tokens}"
+            " tokens, or train no message",
             hint="raise `max_tokens` in [data]",
         )
     left_out = len(found) - len(kept)
     if left_out:
-        say(f"{left_out} of {len(found)} dialogues are longer than {max_tokens} tokens: left out")
+        why = f"longer than {max_tokens} tokens, or train no message"
+        say(f"{left_out} of {count_of(len(found), 'dialogue')} left out: {why}")
     return Rows(dataset=Dataset.from_list(kept), left_out=left_out)
 
 

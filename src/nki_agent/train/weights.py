@@ -74,6 +74,11 @@ def load_template(part: ModelPart) -> Template:
         tokenizer = AutoTokenizer.from_pretrained(
             part.path, local_files_only=not part.allow_download
         )
+    # Where a folder has none, transformers makes one that knows no word.
+    if not tokenizer("x", add_special_tokens=False)["input_ids"]:
+        raise UsageError(
+            f"there is no tokenizer in {part.path}", hint="put the model's own beside its weights"
+        )
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return Template(tokenizer, name=part.path)
