@@ -327,6 +327,8 @@ class PickPlan:
     out: Matrix
     is_one_hot: bool = False
     """Whether rows are added through products with one-hot rows."""
+    num_sums: int = 1
+    """Partial results that tiles of rows are added to by turns, so that they need not wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
