@@ -281,6 +281,8 @@ class ConvolutionPlan:
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """What follows: for a block of output channels, for it in each image, and for a tile."""
+    is_split: bool = False
+    """Whether each float32 operand is a sum of two bfloat16 numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
