@@ -46,6 +46,7 @@ FORMS = (
         "buffer=nl.psum",
     ),
     (Operator("kept rows", "F.softmax(x, -1)", ((130, 30000),)), "float32", "x_whole[:rows, "),
+    (Operator("runs", "x.T @ y", ((900, 30), (900, 70))), "bfloat16", "load_runs("),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("pairs", "F.max_pool2d(x, 3, 2, 1)", ((3, 5, 21, 30),)), "bfloat16", "pool_pairs("),
@@ -94,6 +95,8 @@ PRODUCTS = (
     Operator("ready", "x.T @ y", ((200, 300), (200, 130))),
     Operator("long rows", "torch.relu(x @ y + z)", ((2, 150, 600), (600, 90), (90,))),
     Operator("streamed", "x @ y", ((300, 2100), (2100, 6000))),
+    Operator("runs", "x.T @ y", ((900, 300), (900, 70))),
+    Operator("convolution", "F.conv2d(x, y, padding=1)", ((2, 130, 9, 11), (70, 130, 3, 3))),
 )
 
 
@@ -132,6 +135,42 @@ def test_value_that_is_only_put_in_order_is_written_so(
     task = make_task(operator.source("float32"))
     # Two products, and nothing that copies.
     assert "stage_3" not in write_kernel(task, Target.TRN2)
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+ADDED = """
+import torch
+
+SHAPES = {"dev": {"T": 2500, "V": 700}, "odd": {"T": 1537, "V": 301}}
+INPUTS = {"base": "float32[V, 70]", "rows": "float32[T, 70]", "places": "int32[T] index(V)"}
+OUTPUTS = {"sums": "float32[V, 70]"}
+
+
+def reference(base, rows, places):
+    return base.index_add(0, places, rows)
+"""
+TAKEN = """
+import torch
+
+SHAPES = {"dev": {"T": 2500}, "odd": {"T": 777}}
+INPUTS = {"table": "float32[90, 70]", "places": "int32[T] index(90)"}
+OUTPUTS = {"rows": "float32[T, 70]"}
+
+
+def reference(table, places):
+    return table[places]
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "sign"), [(ADDED, "begun.append("), (TAKEN, "tile[:, e, :]")], ids=["add", "take"]
+)
+def test_rows_by_index_do_not_wait_for_each_other(
+    source: str, sign: str, make_task: MakeTask, solve: Solve
+) -> None:
+    task = make_task(source)
+    assert sign in write_kernel(task, Target.TRN2)
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
 

@@ -27,6 +27,8 @@ from nki_agent.isa.dtype import DType
 
 TURN_US = 6.0
 """One turn of reading rows, adding and writing them back, each of which waits for the last."""
+SUMS_MAX = 4
+"""Partial results at most: with more the transfers themselves take longest."""
 PASS_US = 0.15
 """One tile of one-hot rows on the Vector Engine."""
 PASSES_FP32 = 4
@@ -41,6 +43,17 @@ LANES = 128
 ROWS_EACH_MIN = 4
 PIECE = 16384
 """Columns that one search takes (nki.isa.max8)."""
+
+
+def _count_sums(plan: PickPlan, chip: ChipSpec) -> int:
+    """How many partial results are worth their traffic: written, read and written once more."""
+    if plan.out.dtype is not DType.FLOAT32:
+        return 1
+    turns = max(plan.index.rows) / chip.partitions
+    traffic_us = max(plan.out.rows) * max(plan.out.cols) * plan.out.dtype.itemsize / 1e3
+    traffic_us *= 2 / chip.dma_bytes_per_ns
+    times = {n: turns * TURN_US / n + (n - 1) * traffic_us for n in range(1, SUMS_MAX + 1)}
+    return min(times, key=lambda n: times[n])
 
 
 class _Planner:
@@ -100,15 +113,19 @@ class _Planner:
         ones = (1,) * len(self.captured.graphs)
         cols = _ratio(self.elems(rows), self.elems(index))
         out = self.matrix(self.node.id, cols)
-        return PickPlan(
+        plan = PickPlan(
             title=self.title,
             function=self.node.function,
             table=self.matrix_or_number(table, cols),
             index=self.matrix(index, ones),
             rows=self.matrix_or_number(rows, cols),
             out=out,
-            is_one_hot=self.node.function == "add_rows" and _is_one_hot_cheap(out, chip),
         )
+        if self.node.function != "add_rows":
+            return plan
+        if _is_one_hot_cheap(out, chip):
+            return replace(plan, is_one_hot=True)
+        return replace(plan, num_sums=_count_sums(plan, chip))
 
     def bag(self) -> BagPlan:
         """Weighted sums of rows that indices name."""

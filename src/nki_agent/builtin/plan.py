@@ -281,6 +281,8 @@ class ConvolutionPlan:
     product: Tile
     levels: tuple[tuple[Step, ...], ...]
     """What follows: for a block of output channels, for it in each image, and for a tile."""
+    is_split: bool = False
+    """Whether each float32 operand is a sum of two bfloat16 numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +329,8 @@ class PickPlan:
     out: Matrix
     is_one_hot: bool = False
     """Whether rows are added through products with one-hot rows."""
+    num_sums: int = 1
+    """Partial results that tiles of rows are added to by turns, so that they need not wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,13 @@ class BandPrinter:
                 loops += 1
         self._load_copy(body, step)
         body.depth -= loops
-        body.add("return band")
+        if self.plan.is_split:
+            body.add(
+                f"halves = nl.ndarray(({parts}, 2, {count}, {width}), dtype=nl.bfloat16,"
+                " buffer=nl.sbuf)"
+            )
+            body.add("split(halves, band)")
+        body.add(f"return {'halves' if self.plan.is_split else 'band'}")
         given = [image, *(["plane"] if self.has_planes else []), "r0", "lines"]
         given += ["out_width"] if self.stack[COLUMNS] > 1 else []
         self._define("load_band", given, body)

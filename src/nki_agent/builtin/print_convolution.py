@@ -254,7 +254,7 @@ class ConvolutionPrinter(BandPrinter):
 
     def _rows(self) -> str:
         """Output channels of a block of weights."""
-        return "weights.shape[2]"
+        return f"weights.shape[{2 + self.plan.is_split}]"
 
     def _given_depth(self) -> list[str]:
         return [self._depth()] if self.is_deep else []
@@ -357,19 +357,30 @@ class ConvolutionPrinter(BandPrinter):
         add("rows = weight.shape[0]")
         add("tile = nl.ndarray(weight.shape, dtype=weight.dtype, buffer=nl.sbuf)")
         add("nisa.dma_copy(dst=tile, src=weight)")
-        add(
-            "weights = nl.ndarray((PARTITIONS, len(steps), rows), dtype=weight.dtype,"
-            " buffer=nl.sbuf)"
-        )
+        add(self._new_weights("rows"))
         with body.block("for s in range(len(steps)):"):
             add(self._unpack())
             add("channels = min(PARTITIONS, depth - c0)")
             add(f"size = {self._size()}")
             add("turned = nl.ndarray((size, rows), dtype=weight.dtype, buffer=nl.psum)")
             add(f"nisa.nc_transpose(dst=turned, data={self._weight_taps()})")
-            add("nisa.tensor_copy(dst=weights[:size, s, :], src=turned)")
+            add(self._keep_weights(":"))
         add("return weights")
         self._define("load_weights", ["weight", "steps", "depth"], body)
+
+    def _new_weights(self, rows: str) -> str:
+        """The operands of all steps, not yet written."""
+        halves, dtype = ("2, ", "nl.bfloat16") if self.plan.is_split else ("", "weight.dtype")
+        return (
+            f"weights = nl.ndarray((PARTITIONS, {halves}len(steps), {rows}), dtype={dtype},"
+            " buffer=nl.sbuf)"
+        )
+
+    def _keep_weights(self, rows: str) -> str:
+        """The turned weights of one step put where its product reads them."""
+        if self.plan.is_split:
+            return f"leave_split(dst=weights[:size, :, s, {rows}], src=turned)"
+        return f"nisa.tensor_copy(dst=weights[:size, s, {rows}], src=turned)"
 
     def _weight_taps(self) -> str:
         """The weights of one step: rows of output channels, taps and input channels along them."""
@@ -455,7 +466,7 @@ class ConvolutionPrinter(BandPrinter):
             begin, end = ("0", "width") if is_inside(columns) else ("begin", "end")
         add(f"left = {left}")
         if begin != "0":
-            add(f"begin, end = inside(left, {stride}, width, band.shape[2])")
+            add(f"begin, end = inside(left, {stride}, width, band.shape[{2 + self.plan.is_split}])")
             add("if begin < end:")
             body.depth += 1
         start = plus("left", scaled(begin, stride))
@@ -472,7 +483,15 @@ class ConvolutionPrinter(BandPrinter):
 
     def _add_step(self, body: Source, part: str, own: str) -> None:
         """What a step adds to its part of the sum."""
-        body.add(f"nisa.nc_matmul(dst={part}, stationary=weights[:size, s, :], moving={own})")
+        if not self.plan.is_split:
+            body.add(f"nisa.nc_matmul(dst={part}, stationary=weights[:size, s, :], moving={own})")
+            return
+        body.note("The product of both second parts is too small to count.")
+        moving = own.replace("band[:size, ", "band[:size, b, ")
+        with body.block("for a, b in ((0, 0), (0, 1), (1, 0)):"):
+            body.add(
+                f"nisa.nc_matmul(dst={part}, stationary=weights[:size, a, s, :], moving={moving})"
+            )
 
     def _step_in_part(self, step: Step, printer: StepPrinter) -> None:
         if not isinstance(step, Load | Store):

@@ -9,7 +9,14 @@ from __future__ import annotations
 import contextlib
 
 from nki_agent.builtin.plan import MatmulPlan
-from nki_agent.builtin.print_products import Loops, call_loader, is_w_turned, is_x_ready, swap_axes
+from nki_agent.builtin.print_products import (
+    Loops,
+    call_loader,
+    in_runs,
+    is_w_turned,
+    is_x_ready,
+    swap_axes,
+)
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, tile_of
 from nki_agent.builtin.regions import Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
@@ -36,6 +43,7 @@ class MatmulPrinter:
         self.loops = Loops(plan.batch, source, scope, is_step=plan.is_step)
         self.last = len(plan.batch) + 1
         self.dtype = "nl.bfloat16" if plan.is_split else f"nl.{plan.dtype.value}"
+        self.loader = "load_runs" if in_runs(plan) else "load_blocks"
         self.version = "_split" if plan.is_split else ""
         self.halves = "2, " if plan.is_split else ""
         self.every = ":, " if plan.is_split else ""
@@ -147,7 +155,7 @@ class MatmulPrinter:
         self.source.add(
             call_loader(name, text, self.plan.w_each, version=self.version)
             if is_turned
-            else f"load_blocks{self.version}({name}, {text})"
+            else f"{self.loader}{self.version}({name}, {text})"
         )
 
     def _load_x(self, rows: str, start: str = "r0") -> None:
@@ -160,7 +168,7 @@ class MatmulPrinter:
         windows = self.loops.windows(*((depth, window) if is_ready else (window, depth)))
         text = self.x_regions.text(layout_of(self.x), windows)
         self.source.add(
-            f"load_blocks{self.version}(x_turned, {text})"
+            f"{self.loader}{self.version}(x_turned, {text})"
             if is_ready
             else call_loader("x_turned", text, self.plan.x_each, version=self.version)
         )

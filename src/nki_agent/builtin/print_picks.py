@@ -17,11 +17,16 @@ LOCALS = frozenset(
     | {"wanted", "marks", "place", "is_here"}
     | {"weights", "share", "high", "low", "high_bits", "low_bits", "high_digits", "low_digits"}
     | {"whole", "rest", "part"}
+    | {"zeros", "parts", "total", "num_put", "num_taken", "begun", "turn"}
     | {"width", "product", "shape", "best_values", "best_places", "elements"}
 )
 """Names of these stages: a tensor that is called so gets another one."""
 BLOCK_BYTES = 32768
 """Bytes of a row that are moved at a time."""
+LONG_ROW_BYTES = 4096
+"""Rows up to this are taken several at a time; transfers of longer ones are long enough."""
+TAKEN_EACH = 16
+"""Rows of each partition that are taken together at most."""
 CHUNK = 512
 """Rows of each partition that are loaded at a time where they are added up."""
 CHUNK_BYTES = 32768
@@ -56,6 +61,13 @@ class Names:
     def tile(self, name: str, shape: str, dtype: str, memory: str = "sbuf") -> None:
         """`nl.ndarray` on the chip."""
         self.source.add(f"{name} = nl.ndarray({shape}, dtype=nl.{dtype}, buffer=nl.{memory})")
+
+
+def takes_runs(plan: PickPlan) -> bool:
+    """Whether rows are taken whole, several in each partition."""
+    if plan.function != "take_rows" or not isinstance(plan.table, Matrix):
+        return False
+    return max(plan.table.cols) * plan.table.dtype.itemsize <= LONG_ROW_BYTES
 
 
 def run_of_rows(tensor: str, cols: str) -> str:
@@ -107,21 +119,36 @@ class PickPrinter:
         self.index = self.names.view(plan.index, "num_taken", "1")
         table = self.names.view(plan.table, "num_rows", "num_cols")
         out = self.names.view(plan.out, "num_taken", "num_cols")
+        if takes_runs(plan):
+            self._take_runs(table, out)
+            return
         with self.source.block("for r0 in range(0, num_taken, PARTITIONS):"):
             add("rows = min(PARTITIONS, num_taken - r0)")
             self._load_places()
             block = BLOCK_BYTES // plan.table.dtype.itemsize
-            if max(plan.table.cols) <= block:
-                self.names.tile("tile", "(rows, num_cols)", plan.table.dtype.value)
-                add(f"nisa.dma_copy(dst=tile, src={table}.vector_select(0, places))")
-                add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, :], src=tile)")
-                return
             with self.source.block(f"for c0 in range(0, num_cols, {block}):"):
                 add(f"cols = min({block}, num_cols - c0)")
                 self.names.tile("tile", "(rows, cols)", plan.table.dtype.value)
                 part = f"{table}[:, c0 : c0 + cols].vector_select(0, places)"
                 add(f"nisa.dma_copy(dst=tile, src={part})")
                 add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, c0 : c0 + cols], src=tile)")
+
+    def _take_runs(self, table: str, out: str) -> None:
+        """Several rows in each partition: one transfer brings their indices, one stores them."""
+        plan, add = self.plan, self.source.add
+        row_bytes = max(plan.out.cols) * plan.out.dtype.itemsize
+        most = max(1, min(TAKEN_EACH, BLOCK_BYTES // row_bytes))
+        with self.source.block(f"for start, rows, each in row_blocks(num_taken, {most}):"):
+            self.names.tile("places", "(rows, each)", "int32")
+            pattern = "pattern=[[each, rows], [1, each]], offset=start"
+            add(f"nisa.dma_copy(dst=places, src={self.index}.ap({pattern}))")
+            self.names.tile("tile", "(rows, each, num_cols)", plan.out.dtype.value)
+            with self.source.block("for e in range(each):"):
+                add(
+                    "nisa.dma_copy(dst=tile[:, e, :],"
+                    f" src={table}.vector_select(0, places[:, e : e + 1]))"
+                )
+            add(f"nisa.dma_copy(dst={run_of_rows(out, 'num_cols')}, src=tile)")
 
     def _take_one(self) -> None:
         """One element of each row, without the rest of the row."""
@@ -240,27 +267,76 @@ class PickPrinter:
 
     # -- adding -----------------------------------------------------------------------------------
     def _add_rows(self) -> None:
+        if self.plan.num_sums == 1:
+            with self.source.block("for r0 in range(0, num_put, PARTITIONS):"):
+                self._read_sums(self.out)
+                self._write_sums(self.out)
+            return
+        add, block = self.source.add, self.source.block
+        self._begin_parts()
+        self.source.note("GpSimd works in order: all reads of a turn come before its writes.")
+        add(f"turn = {self.plan.num_sums} * PARTITIONS")
+        with block("for start in range(0, num_put, turn):"):
+            add("begun = []")
+            with block("for r0 in range(start, min(start + turn, num_put), PARTITIONS):"):
+                add("part = parts[len(begun)]")
+                self._read_sums("part")
+                add("begun.append((part, places, tile, is_same, held))")
+            with block("for part, places, tile, is_same, held in begun:"):
+                add("rows = tile.shape[0]")
+                self._write_sums("part")
+        self._join_parts()
+
+    def _read_sums(self, target: str) -> None:
+        """Rows of one tile, which of them belong together, and what they are added to."""
+        self.source.add("rows = min(PARTITIONS, num_put - r0)")
+        self._load_places()
+        self._load_rows("float32")
+        self._equal_rows()
+        self.names.tile("held", "(rows, num_cols)", self.plan.out.dtype.value)
+        self.source.add(f"nisa.dma_copy(dst=held, src={target}.vector_select(0, places))")
+
+    def _write_sums(self, target: str) -> None:
         add = self.source.add
-        with self.source.block("for r0 in range(0, num_put, PARTITIONS):"):
-            add("rows = min(PARTITIONS, num_put - r0)")
-            self._load_places()
-            self._load_rows("float32")
-            self._equal_rows()
-            self.names.tile("held", "(rows, num_cols)", self.plan.out.dtype.value)
-            add(f"nisa.dma_copy(dst=held, src={self.out}.vector_select(0, places))")
-            self.names.tile("sums", "(rows, num_cols)", self.plan.out.dtype.value)
-            with self.source.block("for c0 in range(0, num_cols, BANK):"):
-                add("cols = min(BANK, num_cols - c0)")
-                self.names.tile("product", "(rows, cols)", "float32", "psum")
-                add(
-                    "nisa.nc_matmul(dst=product, stationary=is_same,"
-                    " moving=tile[:, c0 : c0 + cols])"
-                )
-                add(
-                    "nisa.tensor_tensor(dst=sums[:, c0 : c0 + cols], data1=product,"
-                    " data2=held[:, c0 : c0 + cols], op=nl.add)"
-                )
-            add(f"nisa.dma_copy(dst={self.out}.vector_select(0, places), src=sums)")
+        self.names.tile("sums", "(rows, num_cols)", self.plan.out.dtype.value)
+        with self.source.block("for c0 in range(0, num_cols, BANK):"):
+            add("cols = min(BANK, num_cols - c0)")
+            self.names.tile("product", "(rows, cols)", "float32", "psum")
+            add("nisa.nc_matmul(dst=product, stationary=is_same, moving=tile[:, c0 : c0 + cols])")
+            add(
+                "nisa.tensor_tensor(dst=sums[:, c0 : c0 + cols], data1=product,"
+                " data2=held[:, c0 : c0 + cols], op=nl.add)"
+            )
+        add(f"nisa.dma_copy(dst={target}.vector_select(0, places), src=sums)")
+
+    def _begin_parts(self) -> None:
+        """Partial results beside `out`, all 0."""
+        add, dtype = self.source.add, self.plan.out.dtype.value
+        self.source.note(
+            "Tiles of rows are added to partial results by turns: each waits only for the last"
+            " one that changed the same."
+        )
+        self.names.tile("zeros", "(PARTITIONS, num_cols)", dtype)
+        add("nisa.memset(dst=zeros, value=0)")
+        add(f"parts = [{self.out}]")
+        with self.source.block(f"for _ in range({self.plan.num_sums - 1}):"):
+            self.names.tile("part", "(num_rows, num_cols)", dtype, "private_hbm")
+            with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+                add("rows = min(PARTITIONS, num_rows - r0)")
+                add("nisa.dma_copy(dst=part[r0 : r0 + rows, :], src=zeros[:rows])")
+            add("parts.append(part)")
+
+    def _join_parts(self) -> None:
+        add, dtype = self.source.add, self.plan.out.dtype.value
+        with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+            add("rows = min(PARTITIONS, num_rows - r0)")
+            self.names.tile("total", "(rows, num_cols)", dtype)
+            add("nisa.dma_copy(dst=total, src=parts[0][r0 : r0 + rows, :])")
+            with self.source.block("for part in parts[1:]:"):
+                self.names.tile("held", "(rows, num_cols)", dtype)
+                add("nisa.dma_copy(dst=held, src=part[r0 : r0 + rows, :])")
+                add("nisa.tensor_tensor(dst=total, data1=total, data2=held, op=nl.add)")
+            add(f"nisa.dma_copy(dst={self.out}[r0 : r0 + rows, :], src=total)")
 
     def _equal_rows(self) -> None:
         """The matrix of which rows of the tile have equal indices."""

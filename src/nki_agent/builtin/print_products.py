@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass
 
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
-from nki_agent.builtin.plan import AttentionPlan, MatmulPlan, Plan, TransposePlan
+from nki_agent.builtin.plan import (
+    AttentionPlan,
+    ConvolutionPlan,
+    MatmulPlan,
+    Plan,
+    TransposePlan,
+)
 from nki_agent.builtin.print_rows import OUTER_NAMES, TIME
 from nki_agent.builtin.print_steps import layout_of
 from nki_agent.builtin.regions import Axis, Regions, Window
@@ -137,6 +144,28 @@ SPLIT = '''def split(dst, src):
 '''
 
 
+RUNS_BYTES = 1024
+"""Rows of w up to this are loaded in runs of several, where x has them in the same order."""
+
+
+def runs_version(helper: str) -> str:
+    """A helper that loads blocks of K, with neighbouring rows in each partition: longer runs."""
+    changes = {
+        "def load_blocks": "def load_runs",
+        "src[k0 * PARTITIONS : (k0 + count) * PARTITIONS, :]": (
+            "src[: whole * PARTITIONS, :].reshape_dim(0, (PARTITIONS, whole))"
+        ),
+        "blocks.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2))": (
+            "blocks[:, k0 : k0 + count, :]"
+        ),
+    }
+    name = "load_blocks_split" if "_split(" in helper else "load_blocks"
+    for old, new in changes.items():
+        helper = helper.replace(old, new)
+    text = f'"""As {name}, but each partition takes rows that follow each other: longer runs."""'
+    return re.sub('""".*"""', text, helper)
+
+
 def split_version(helper: str) -> str:
     """A helper that turns, with dst [128, 2, block of K, M] as a sum of two bfloat16 numbers."""
     changes = {
@@ -172,6 +201,9 @@ class _Needs:
     turns: bool = False
     blocks: bool = False
     short: bool = False
+    runs: bool = False
+    bands: bool = False
+    """Inputs and weights of convolutions."""
 
     def turning(self) -> list[str]:
         """Those that turn."""
@@ -183,6 +215,8 @@ def helpers_of(plan: Plan) -> list[str]:
     plain, split = _Needs(), _Needs()
     for stage in plan.stages:
         match stage:
+            case ConvolutionPlan():
+                split.bands |= stage.is_split
             case MatmulPlan():
                 needs = split if stage.is_split else plain
                 x_turns = not is_x_ready(stage)
@@ -190,7 +224,8 @@ def helpers_of(plan: Plan) -> list[str]:
                 each = [stage.x_each] * x_turns + [stage.w_each] * w_turns
                 needs.turns |= 1 in each
                 needs.short |= any(n > 1 for n in each)
-                needs.blocks |= not (x_turns and w_turns)
+                needs.runs |= in_runs(stage)
+                needs.blocks |= not (x_turns and w_turns) and not in_runs(stage)
             case SmallProductPlan():
                 plain.turns |= stage.x_each == 1
                 plain.short |= stage.x_each > 1
@@ -204,10 +239,12 @@ def helpers_of(plan: Plan) -> list[str]:
         copy = "nisa.tensor_copy(dst="
         turning = [helper.replace(copy, "leave_psum(dst=") for helper in turning]
         turning.insert(0, LEAVE_PSUM[plan.leaving])
-    found = [LOAD_BLOCKS] * plain.blocks + turning
-    found += [SPLIT, LOAD_BLOCKS_SPLIT] * split.blocks
+    found = [LOAD_BLOCKS] * plain.blocks + [runs_version(LOAD_BLOCKS)] * plain.runs + turning
+    found += [SPLIT] * (split.blocks or split.runs or split.bands)
+    found += [LOAD_BLOCKS_SPLIT] * split.blocks
+    found += [runs_version(LOAD_BLOCKS_SPLIT)] * split.runs
     own = [split_version(helper) for helper in split.turning()]
-    return found + [LEAVE_SPLIT] * bool(own) + own
+    return found + [LEAVE_SPLIT] * (bool(own) or split.bands) + own
 
 
 def call_loader(dst: str, src: str, each: int, *, version: str = "") -> str:
@@ -220,6 +257,12 @@ def call_loader(dst: str, src: str, each: int, *, version: str = "") -> str:
 def is_x_ready(plan: MatmulPlan) -> bool:
     """Whether x lies as [K, M] already."""
     return is_unit(plan.x.strides[-2]) and not is_unit(plan.x.strides[-1])
+
+
+def in_runs(plan: MatmulPlan) -> bool:
+    """Whether each partition takes rows of K that follow each other, the same of x and w."""
+    is_short = max(plan.n) * plan.dtype.itemsize <= RUNS_BYTES
+    return is_x_ready(plan) and not is_w_turned(plan) and is_short and not plan.has_double_rows
 
 
 def is_w_turned(plan: MatmulPlan) -> bool:

@@ -156,10 +156,7 @@ class SharedLinesPrinter(ConvolutionPrinter):
         add(f"wide = nl.ndarray((outs, {depth}, {all_taps}), dtype=weight.dtype, buffer=nl.sbuf)")
         add("nisa.memset(dst=wide, value=0.0)")
         add(f"nisa.tensor_copy(dst=wide[:, :, {shift * wide} : {shift * wide + taps}], src=tile)")
-        add(
-            f"weights = nl.ndarray((PARTITIONS, len(steps), {self.each * self.pitch}),"
-            " dtype=weight.dtype, buffer=nl.sbuf)"
-        )
+        add(self._new_weights(str(self.each * self.pitch)))
         add("nisa.memset(dst=weights, value=0.0)")
         with body.block("for s in range(len(steps)):"):
             add(self._unpack())
@@ -184,8 +181,6 @@ class SharedLinesPrinter(ConvolutionPrinter):
                 taps_text = f"wide.ap(pattern=[{', '.join(pattern)}], offset={offset})"
                 add(f"nisa.nc_transpose(dst=turned, data={taps_text})")
                 first = scaled("r", self.pitch)
-                add(
-                    f"nisa.tensor_copy(dst=weights[:size, s, {first} : {first} + outs], src=turned)"
-                )
+                add(self._keep_weights(f"{first} : {first} + outs"))
         add("return weights")
         self._define("load_weights", ["weight", "steps", "depth"], body)

@@ -38,7 +38,7 @@ from nki_agent.builtin.print_counts import CountPrinter, counts_alone
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
 from nki_agent.builtin.print_matmul import MatmulPrinter
-from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter
+from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter, takes_runs
 from nki_agent.builtin.print_pool import PoolPrinter
 from nki_agent.builtin.print_products import (
     TransposePrinter,
@@ -198,7 +198,8 @@ def _constants(plan: Plan, source: Source) -> None:
 def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
-        return stage.is_one_hot or counts_alone(stage) or stage.function == "mark_cols"
+        is_packed_pick = stage.is_one_hot or counts_alone(stage) or takes_runs(stage)
+        return is_packed_pick or stage.function == "mark_cols"
     if isinstance(stage, RowsPlan) and stage.has_middle:
         return False
     if isinstance(stage, RowsPlan | RankPlan | TransposePlan):

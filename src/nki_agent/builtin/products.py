@@ -44,6 +44,8 @@ SHORT_ROW_BYTES = 1024
 """Rows up to this share partitions while they are loaded."""
 SHORT_ROWS_BYTES = 4096
 """What they make together at most: past it DMA gains nothing."""
+PRODUCT_NS = 300.0
+"""What each tile of a result costs beside its elements: the start of what takes it out of PSUM."""
 AxisGroup = tuple[int, ...]
 SPLIT_ROWS_MIN = 256
 """Rows of x from which on three products of halves of it cost less than to halve all of w."""
@@ -127,7 +129,10 @@ class MatmulPlanner:
             levels = tuple(tuple(steps) for steps in shorten(levels))
         each = short_rows(choices, dtype, k, self.chip)
         group = self.chip.partitions * each
-        blocks = self._blocks(dtype, choices, m=max(m), k=max(k), n=max(n), group=group)
+        is_ready = set(x.strides[-2]) == {1} != set(x.strides[-1])
+        waiting = 0 if is_ready else 2 * max(k) * dtype.itemsize
+        most = (max(m), max(k), max(n))
+        blocks = self._blocks(dtype, choices, most, group=group, waiting=waiting)
         return MatmulPlan(
             title=describe(self.captured, self.group.nodes),
             batch=tuple(group_size(g, space.sizes) for g in space.batch),
@@ -202,23 +207,41 @@ class MatmulPlanner:
 
     # -- sizes of blocks --------------------------------------------------------------------------
     def _blocks(
-        self, dtype: DType, choices: Choices, *, m: int, k: int, n: int, group: int
+        self,
+        dtype: DType,
+        choices: Choices,
+        most: tuple[int, int, int],
+        *,
+        group: int,
+        waiting: int,
     ) -> tuple[int, int, bool, int | None]:
-        """Rows of a group, columns of a product, whether w is kept, and the depth of a part."""
+        """Rows of a group, columns of a product, whether w is kept, and the depth of a part.
+
+        `waiting` are the bytes of rows of x on their way to be turned, those of two tiles.
+        """
+        m, k, n = most
         lanes = self.chip.partitions
         room = int(self.chip.sbuf_usable_partition_bytes * choices.sbuf_share)
         k_bytes = -(-k // lanes) * dtype.itemsize
         bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
-        # Rows of x on their way to be turned, and tiles of the epilogue, twice for overlap.
-        working = 2 * k * dtype.itemsize + 2 * self._epilogue_bytes(n, bank)
+        # Tiles of the epilogue too are there twice, for overlap.
+        working = waiting + 2 * self._epilogue_bytes(n, bank)
         whole = k_bytes * n
         if whole <= room * choices.w_share and whole + working + 2 * k_bytes * group <= room:
             return min(group, -(-m // lanes) * lanes), bank, True, None
+        wanted = min(choices.row_group or m, m)
+        found: list[tuple[float, int, int]] = []
         for cols in (bank, bank // 2, bank // 4):
             left = room - working - 2 * k_bytes * cols * choices.w_banks
-            group = min(left // (k_bytes * lanes) * lanes, choices.row_group or m + lanes)
+            group = min(left // (k_bytes * lanes), -(-wanted // lanes)) * lanes
             if group >= lanes:
-                return min(group, -(-m // lanes) * lanes), cols, False, None
+                # Every group of rows loads all of w; narrower products are more instructions.
+                loads, tiles = -(-m // group), -(-m // lanes) * -(-n // cols)
+                load_ns = whole * lanes / self.chip.dma_bytes_per_ns
+                found.append((loads * load_ns + tiles * PRODUCT_NS, group, cols))
+        if found:
+            _, group, cols = min(found, key=lambda choice: choice[0])
+            return group, cols, False, None
         # Too deep for SBUF: parts of the depth add up in one PSUM bank for each tile of rows.
         return min(DEEP_TILES * lanes, -(-m // lanes) * lanes), bank, False, choices.depth_group
 
