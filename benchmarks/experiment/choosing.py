@@ -32,6 +32,12 @@ FUSED_FAMILIES: Final = frozenset(Family) - {
 }
 """Families most of whose fused tasks have a kernel of at most 256 of our tokens."""
 
+PRACTICE_FAMILIES: Final = frozenset(
+    {Family.ELEMENTWISE, Family.LAYOUT, Family.NORM, Family.REDUCTION, Family.SOFTMAX}
+)
+"""Families whose fused tasks have the shortest kernels: what GRPO practises on has no solution that
+could be measured."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
@@ -59,15 +65,16 @@ def choose_tasks(rows: Sequence[CorpusTask], counts: Counts) -> list[CorpusTask]
     fused_train = [
         row for row in fused if row.split is Split.TRAIN and row.graph not in held_out | practice
     ]
-    last = counts.train_fused + counts.practice_fused
+    taught, others_fused = fused_train[: counts.train_fused], fused_train[counts.train_fused :]
+    practised = [row for row in others_fused if row.family in PRACTICE_FAMILIES]
     parts = {
         Split.TRAIN: [
             *(row for row in others if row.graph not in practice),
-            *fused_train[: counts.train_fused],
+            *taught,
         ],
         Split.VALIDATION: [
             *(row for row in others if row.graph in practice),
-            *fused_train[counts.train_fused : last],
+            *practised[: counts.practice_fused],
         ],
         Split.TEST: [
             *(row for row in single if row.graph in held_out),

@@ -19,7 +19,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class DataPlan(Part, frozen=True, kw_only=True):
     """What is learned from and measured on."""
 
-    train_fused: int = 1600
+    train_fused: int = 2200
     """Training tasks with several operators; of those with one operator all are taken."""
     practice_single: int = 40
     """Tasks that GRPO tries and SFT never sees: on what was taught all attempts are alike."""
@@ -28,7 +28,13 @@ class DataPlan(Part, frozen=True, kw_only=True):
     held_out_fused: int = 40
     tokens_max: int = 256
     """Of a prompt, and of a kernel."""
-    vocabulary: int = 4096
+    single_tokens_max: int = 330
+    """Of a whole dialogue with one reply: longer ones teach less for their time."""
+    repair_tokens_max: int = 450
+    """Of a whole repair."""
+    sizes: int = 6
+    """Choices of sizes at which a single shot is shown."""
+    vocabulary: int = 2048
     repairs: float = 0.3
     """Share of the kernels for which there is also a repair."""
 
@@ -36,35 +42,34 @@ class DataPlan(Part, frozen=True, kw_only=True):
 class ModelPlan(Part, frozen=True, kw_only=True):
     """A Qwen3-MoE from scratch."""
 
-    hidden: int = 256
-    layers: int = 5
+    hidden: int = 192
+    layers: int = 4
     experts: int = 8
     experts_per_token: int = 2
     expert_hidden: int = 128
     head: int = 32
-    query_heads: int = 8
+    query_heads: int = 6
     key_heads: int = 2
 
 
 class SftPlan(Part, frozen=True, kw_only=True):
     """SFT of all weights."""
 
-    steps: int = 2400
-    batch: int = 16
-    learning_rate: float = 2e-3
+    steps: int = 1800
+    batch: int = 8
+    learning_rate: float = 3e-3
     kinds: tuple[str, ...] = ()
     """Of dialogues; all where empty."""
-    tokens_max: int = 220
-    """Of a dialogue: longer ones teach less for their time."""
 
 
 class GrpoPlan(Part, frozen=True, kw_only=True):
     """GRPO of all weights: both rewards alike."""
 
-    steps: int = 40
-    tasks_per_step: int = 8
+    steps: int = 30
+    tasks_per_step: int = 6
     attempts: int = 8
     learning_rate: float = 1e-4
+    reply_tokens: int = 208
     levels: tuple[int, ...] = (1, 2)
 
 

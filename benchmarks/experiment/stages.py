@@ -94,7 +94,7 @@ class SeedRun:
             data=DataPart(
                 path=str(self.material.dialogues),
                 kinds=plan.kinds,
-                max_tokens=plan.tokens_max,
+                max_tokens=self.plan.data.repair_tokens_max,
             ),
             optimizer=OptimizerPart(
                 learning_rate=plan.learning_rate, weight_decay=0.1, warmup_share=0.03
@@ -125,8 +125,8 @@ class SeedRun:
             generation=GenerationPart(
                 mode=Mode.SINGLE_SHOT,
                 prompt=PromptKind.SHORT,
-                reply_tokens=self._reply_tokens,
-                completion_tokens=self._reply_tokens,
+                reply_tokens=plan.reply_tokens,
+                completion_tokens=plan.reply_tokens,
             ),
             groups=GroupsPart(drop_equal=False),
             curriculum=CurriculumPart(levels=plan.levels, open_at=(0.0,) * len(plan.levels)),
