@@ -72,13 +72,15 @@ def write_answers(figures: Figures) -> str:
 def _head(figures: Figures, counts: Mapping[str, int], plan: ExperimentPlan) -> Iterator[str]:
     first = figures.records[0]
     wall = max(sum(record.wall_s.values()) for record in figures.records) / MINUTE_S
+    cpu = max(sum(record.cpu_s.values()) for record in figures.records) / MINUTE_S
     memory = max(record.memory_gib for record in figures.records)
     yield "# A small model learns to write kernels\n"
     yield (
         f"{SOURCE}\n"
         "Made by `make experiment`; don't edit. A Qwen3-MoE of"
         f" {first.parameters / 1e6:.1f} million parameters, from scratch, {len(figures.records)}"
-        f" seeds, at most {wall:.0f} minutes a seed on two cores that ran two seeds at once, at"
+        f" seeds. A seed took at most {cpu:.0f} minutes of one core, judging included ({wall:.0f}"
+        " minutes of the clock on two cores that had all seeds and other work at once), and at"
         f" most {memory:.1f} GiB a process. Its tokenizer of {counts['vocabulary']} tokens was"
         " learned from the training texts.\n"
     )

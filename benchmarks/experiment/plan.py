@@ -55,7 +55,7 @@ class ModelPlan(Part, frozen=True, kw_only=True):
 class SftPlan(Part, frozen=True, kw_only=True):
     """SFT of all weights."""
 
-    steps: int = 1800
+    steps: int = 1300
     batch: int = 8
     learning_rate: float = 3e-3
     kinds: tuple[str, ...] = ()
@@ -65,10 +65,10 @@ class SftPlan(Part, frozen=True, kw_only=True):
 class GrpoPlan(Part, frozen=True, kw_only=True):
     """GRPO of all weights: both rewards alike."""
 
-    steps: int = 30
+    steps: int = 24
     tasks_per_step: int = 6
     attempts: int = 8
-    learning_rate: float = 1e-4
+    learning_rate: float = 2e-4
     reply_tokens: int = 208
     levels: tuple[int, ...] = (1, 2)
 

@@ -7,7 +7,6 @@ done again. Both GRPO arms begin from the same weights and differ in their rewar
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -199,20 +198,23 @@ def run_logged(
     """
     start_ns = clock.monotonic_ns()
     with (folder / "log.txt").open("a") as log:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-m", "nki_agent", *arguments],
             stdout=log,
             stderr=log,
             env={**os.environ, **MEMORY, "OMP_NUM_THREADS": str(threads)},
-            check=False,
         )
-    if done.returncode:
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
         raise MachineError(
-            f"`{' '.join(arguments[:2])}` ended with {done.returncode}; {folder / 'log.txt'} says"
-            " why; the next start goes on there"
+            f"`{' '.join(arguments[:2])}` ended with {process.returncode}; {folder / 'log.txt'}"
+            " says why; the next start goes on there"
         )
-    wall_s = (clock.monotonic_ns() - start_ns) / NS_PER_S
-    # The largest child so far, in KiB; it only grows, and the largest of all is what counts.
-    memory_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / KIB_PER_GIB
-    line = {"stage": what, "wall_s": round(wall_s, 1), "memory_gib": round(memory_gib, 2)}
+    line = {
+        "stage": what,
+        "wall_s": round((clock.monotonic_ns() - start_ns) / NS_PER_S, 1),
+        "cpu_s": round(used.ru_utime + used.ru_stime, 1),
+        "memory_gib": round(used.ru_maxrss / KIB_PER_GIB, 2),
+    }
     append_line(folder / "stages.jsonl", line)

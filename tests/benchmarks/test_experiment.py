@@ -135,6 +135,7 @@ def make_record(seed: int, right: dict[str, int]) -> SeedRecord:
         groups={"grpo-compiles": level, "grpo-graded": level},
         curves={SFT: {"loss": [(1, 2.0), (2, 1.0)]}},
         wall_s={"train sft": 60.0},
+        cpu_s={"train sft": 50.0},
         memory_gib=1.5,
     )
 
