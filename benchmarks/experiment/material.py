@@ -120,7 +120,8 @@ def make_material(
         if is_taught(row, template, plan)
     ]
     by_id = {row.id: row for row in train}
-    _write_lines(material.dialogues, vary_all(made, by_id, plan))
+    shown = list(vary_all(made, by_id, plan))
+    _write_lines(material.dialogues, shown)
     say("distances of the held-out tasks")
     taught = {row.id.rpartition("/")[0] for row in made}
     graphs = {row.id: canonical_graph(row.source) for row in rows if _counts(row, taught)}
@@ -135,7 +136,7 @@ def make_material(
         "taught tasks with one operator": sum(
             r.id in taught and r.level == ONE_OPERATOR for r in train
         ),
-        "dialogues": len(made),
+        "dialogues": len(shown),
         "repairs": sum(row.kind != SINGLE for row in made),
         "practice tasks": sum(row.split is Split.VALIDATION for row in rows),
         "held-out tasks": sum(row.split is Split.TEST for row in rows),
@@ -167,7 +168,8 @@ def vary_all(
     for row in made:
         if row.kind == SINGLE:
             task = by_id[row.id.rpartition("/")[0]]
-            yield from vary_sizes(row, task, times=plan.sizes, seed=0)
+            times = plan.sizes_single if row.level == ONE_OPERATOR else plan.sizes_fused
+            yield from vary_sizes(row, task, times=times, seed=0)
         else:
             yield row
 

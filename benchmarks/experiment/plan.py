@@ -32,8 +32,9 @@ class DataPlan(Part, frozen=True, kw_only=True):
     """Of a whole dialogue with one reply: longer ones teach less for their time."""
     repair_tokens_max: int = 450
     """Of a whole repair."""
-    sizes: int = 6
-    """Choices of sizes at which a single shot is shown."""
+    sizes_single: int = 12
+    """Choices of sizes at which a single shot of one operator is shown."""
+    sizes_fused: int = 6
     vocabulary: int = 2048
     repairs: float = 0.3
     """Share of the kernels for which there is also a repair."""
@@ -55,7 +56,7 @@ class ModelPlan(Part, frozen=True, kw_only=True):
 class SftPlan(Part, frozen=True, kw_only=True):
     """SFT of all weights."""
 
-    steps: int = 1300
+    steps: int = 1900
     batch: int = 8
     learning_rate: float = 3e-3
     kinds: tuple[str, ...] = ()

@@ -78,12 +78,12 @@ class SeedRun:
 
     def carry_out(self) -> None:
         """Every stage that is not done yet."""
-        self._evaluate(BASE)
         self._train(SFT, write_config(self.make_sft()))
         self._evaluate(SFT)
         for reward in REWARDS:
             self._train(grpo_name(reward), write_config(self.make_grpo(reward)))
             self._evaluate(grpo_name(reward))
+        self._evaluate(BASE)
 
     def make_sft(self) -> SftConfig:
         """From nothing."""
