@@ -17,7 +17,7 @@ import torch
 from transformers import AutoTokenizer, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from benchmarks.experiment.choosing import SINGLE as ONE_OPERATOR
-from benchmarks.experiment.choosing import Counts, choose_tasks, write_tasks
+from benchmarks.experiment.choosing import Counts, choose_tasks, find_known, write_tasks
 from benchmarks.experiment.plan import DataPlan, ExperimentPlan, ModelPlan
 from nki_agent.base.jsonl import read_lines
 from nki_agent.corpus.canonical import canonical_graph
@@ -70,6 +70,11 @@ class Material:
         return self.path / "distances.json"
 
     @property
+    def known(self) -> Path:
+        """Ids of the held-out tasks whose graph is taught."""
+        return self.path / "known.json"
+
+    @property
     def counts(self) -> Path:
         """What there is of everything."""
         return self.path / "counts.json"
@@ -84,6 +89,7 @@ def choose_from(corpus: Path, material: Material, plan: DataPlan) -> None:
         practice_single=plan.practice_single,
         practice_fused=plan.practice_fused,
         held_out_single=plan.held_out_single,
+        held_out_known=plan.held_out_known,
         held_out_fused=plan.held_out_fused,
     )
     rows = choose_tasks(read_tasks(corpus).good, counts)
@@ -127,6 +133,8 @@ def make_material(
     graphs = {row.id: canonical_graph(row.source) for row in rows if _counts(row, taught)}
     distances = measure_distances([row for row in rows if row.id in graphs], graphs)
     material.distances.write_bytes(msgspec.json.format(msgspec.json.encode(distances), indent=1))
+    known = find_known(row for row in rows if _counts(row, taught))
+    material.known.write_bytes(msgspec.json.encode(sorted(known)))
     counts = {
         "training tasks": len(train),
         "training tasks with one operator": sum(row.level == ONE_OPERATOR for row in train),
@@ -139,6 +147,7 @@ def make_material(
         "dialogues": len(shown),
         "repairs": sum(row.kind != SINGLE for row in made),
         "practice tasks": sum(row.split is Split.VALIDATION for row in rows),
+        "held-out tasks of taught graphs": len(known),
         "held-out tasks": sum(row.split is Split.TEST for row in rows),
         "held-out tasks with one operator": sum(
             row.level == ONE_OPERATOR for row in rows if row.split is Split.TEST
@@ -176,7 +185,10 @@ def vary_all(
 
 def is_taught(row: ShortRow, template: Template, plan: DataPlan) -> bool:
     """Whether a dialogue is short enough to be worth its time."""
-    limit = plan.single_tokens_max if row.kind == SINGLE else plan.repair_tokens_max
+    if row.kind != SINGLE:
+        limit = plan.repair_tokens_max
+    else:
+        limit = plan.single_tokens_max if row.level == ONE_OPERATOR else plan.fused_tokens_max
     return len(template.tokenize(row.messages, trained=()).ids) <= limit
 
 

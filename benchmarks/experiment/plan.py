@@ -25,16 +25,21 @@ class DataPlan(Part, frozen=True, kw_only=True):
     """Tasks that GRPO tries and SFT never sees: on what was taught all attempts are alike."""
     practice_fused: int = 280
     held_out_single: int = 80
-    held_out_fused: int = 40
+    """Of graphs that are not taught."""
+    held_out_known: int = 50
+    """With one operator, of graphs that are taught at other sizes or in another dtype."""
+    held_out_fused: int = 30
     tokens_max: int = 256
     """Of a prompt, and of a kernel."""
     single_tokens_max: int = 330
-    """Of a whole dialogue with one reply: longer ones teach less for their time."""
-    repair_tokens_max: int = 450
+    """Of a whole dialogue about one operator with one reply."""
+    fused_tokens_max: int = 300
+    """The same of several operators: longer ones teach less for their time."""
+    repair_tokens_max: int = 420
     """Of a whole repair."""
     sizes_single: int = 12
     """Choices of sizes at which a single shot of one operator is shown."""
-    sizes_fused: int = 6
+    sizes_fused: int = 3
     vocabulary: int = 2048
     repairs: float = 0.3
     """Share of the kernels for which there is also a repair."""
@@ -56,7 +61,7 @@ class ModelPlan(Part, frozen=True, kw_only=True):
 class SftPlan(Part, frozen=True, kw_only=True):
     """SFT of all weights."""
 
-    steps: int = 1900
+    steps: int = 1400
     batch: int = 8
     learning_rate: float = 3e-3
     kinds: tuple[str, ...] = ()
@@ -77,7 +82,7 @@ class GrpoPlan(Part, frozen=True, kw_only=True):
 class EvaluationPlan(Part, frozen=True, kw_only=True):
     """How models are measured."""
 
-    turns: int = 5
+    turns: int = 4
     """Replies in the loop."""
     temperature: float = 0.7
     """Of the loop; a single shot is measured at 0, the likeliest tokens."""
