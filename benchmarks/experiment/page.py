@@ -112,7 +112,8 @@ def _head(figures: Figures, counts: Mapping[str, int], plan: ExperimentPlan) -> 
         " that were neither taught nor are measured.\n"
     )
     yield (
-        f"Single shots take the likeliest token each time; the loop has up to"
+        f"{SOURCE}\n"
+        "Single shots take the likeliest token each time; the loop has up to"
         f" {plan.evaluation.turns} replies at temperature {plan.evaluation.temperature:g} and"
         " reads the stage and the first fault after each. Intervals are of 95 %, by a bootstrap"
         " over tasks.\n"
