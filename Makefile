@@ -1,6 +1,8 @@
 # make solve   a verified kernel for examples/rmsnorm.py; sets up .venv when it has to
 # make test    exactly what CI runs; sets up too
 # make test-model   an episode with a real small model in a server of ours; downloads it, takes minutes
+# make experiment   trains small models on the corpus and writes docs/results/experiment.md; two hours, goes on where it stopped
+# CORPUS=…     a corpus folder for `make experiment`; built and solved where not given
 # PYTHON=…     the Python that makes .venv (3.11 or newer)
 # TORCH=…      another build of PyTorch: pip arguments instead of the locked build
 # ARGS=…       make solve ARGS='my_model.py --target trn1'
@@ -15,6 +17,7 @@ unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV PIP_PREFIX PIP_REQUIRE_VIRTUALENV PIP
 
 BIN := .venv/bin
 ARGS ?= examples/rmsnorm.py --model builtin --target trn2
+EXPERIMENT ?= runs/experiment
 CODE := src tests scripts $(wildcard benchmarks examples)
 
 # A venv can't move: the folder's path is part of the stamps' name, so a copied checkout makes its own.
@@ -28,7 +31,7 @@ PACKAGE_STAMP := .venv/package$(HERE)
 SOLVE_READY := $(SOLVE_STAMP) $(PACKAGE_STAMP)
 READY := $(SOLVE_READY) $(DEV_STAMP)
 
-.PHONY: help setup solve test test-model check types lint wheel fix docs baseline lock clean
+.PHONY: help setup solve test test-model experiment check types lint wheel fix docs baseline lock clean
 
 help:
 	@sed -n 's/^# \(make\)/\1/p; s/^# \([A-Z]*=\)/  \1/p' Makefile
@@ -81,6 +84,11 @@ test: check wheel
 
 test-model: $(READY) $(MODEL_STAMP)
 	$(BIN)/python -m pytest -m slow tests/llm/test_hosted.py
+
+experiment: $(READY) $(MODEL_STAMP)
+	$(BIN)/python -m benchmarks.experiment --out $(EXPERIMENT) $(if $(CORPUS),--corpus $(CORPUS))
+	$(BIN)/python -m benchmarks.experiment.second --out $(EXPERIMENT)
+	$(BIN)/python -m benchmarks.experiment.report $(EXPERIMENT)
 
 fix: $(READY)
 	$(BIN)/ruff check --fix $(CODE)

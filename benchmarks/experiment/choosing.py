@@ -1,8 +1,9 @@
 """Which tasks of a corpus are taught, which are practised on, and which are held out.
 
-Law: tasks of one graph are on one side. The corpus's own test and validation tasks never train. It
-has few single operators among them, so graphs of its training tasks are moved over, by their hash,
-until there are enough to measure with; no task is chosen by whether it can be solved.
+Law: tasks of one graph are on one side, but for some that are held out to see what is known of a
+graph that is taught, and are reported apart. The corpus's own test and validation tasks never
+train. It has few single operators among them, so graphs of its training tasks are moved over, by
+their hash, until there are enough to measure with; none is chosen by whether it can be solved.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ FUSED_FAMILIES: Final = frozenset(Family) - {
 }
 """Families most of whose fused tasks have a kernel of at most 256 of our tokens."""
 
+PRACTICE_FAMILIES: Final = frozenset(
+    {Family.ELEMENTWISE, Family.LAYOUT, Family.NORM, Family.REDUCTION, Family.SOFTMAX}
+)
+"""Families whose fused tasks have the shortest kernels: what GRPO practises on has no solution that
+could be measured."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
@@ -41,6 +48,7 @@ class Counts:
     practice_single: int
     practice_fused: int
     held_out_single: int
+    held_out_known: int
     held_out_fused: int
 
 
@@ -56,21 +64,25 @@ def choose_tasks(rows: Sequence[CorpusTask], counts: Counts) -> list[CorpusTask]
     held_out = _pick_graphs(single, own, counts.held_out_single)
     others = [row for row in single if row.graph not in held_out]
     practice = _pick_graphs(others, set(), counts.practice_single)
+    known = _pick_siblings(
+        [row for row in others if row.graph not in practice], counts.held_out_known
+    )
     fused_train = [
         row for row in fused if row.split is Split.TRAIN and row.graph not in held_out | practice
     ]
-    last = counts.train_fused + counts.practice_fused
+    taught, others_fused = fused_train[: counts.train_fused], fused_train[counts.train_fused :]
+    practised = [row for row in others_fused if row.family in PRACTICE_FAMILIES]
     parts = {
         Split.TRAIN: [
-            *(row for row in others if row.graph not in practice),
-            *fused_train[: counts.train_fused],
+            *(row for row in others if row.graph not in practice and row.id not in known),
+            *taught,
         ],
         Split.VALIDATION: [
             *(row for row in others if row.graph in practice),
-            *fused_train[counts.train_fused : last],
+            *practised[: counts.practice_fused],
         ],
         Split.TEST: [
-            *(row for row in single if row.graph in held_out),
+            *(row for row in single if row.graph in held_out or row.id in known),
             *[row for row in fused if row.split is Split.TEST][: counts.held_out_fused],
         ],
     }
@@ -86,6 +98,20 @@ def write_tasks(rows: Iterable[CorpusTask], folder: Path) -> None:
     part = folder / f"{TASKS}.part"
     part.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
     part.replace(folder / TASKS)
+
+
+def find_known(rows: Iterable[CorpusTask]) -> set[str]:
+    """The held-out tasks whose graph is taught at other sizes or in another dtype."""
+    kept = list(rows)
+    taught = {row.graph for row in kept if row.split is Split.TRAIN}
+    return {row.id for row in kept if row.split is Split.TEST and row.graph in taught}
+
+
+def _pick_siblings(rows: Sequence[CorpusTask], number: int) -> set[str]:
+    """The first task of each graph that has others, in the order of the graphs' hashes."""
+    sizes = Counter(row.graph for row in rows)
+    first = {row.graph: row.id for row in reversed(rows)}
+    return {first[graph] for graph in sorted(g for g in sizes if sizes[g] > 1)[:number]}
 
 
 def _pick_graphs(rows: Sequence[CorpusTask], picked: set[str], number: int) -> set[str]:

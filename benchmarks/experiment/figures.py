@@ -23,6 +23,11 @@ DISTANCES = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.01))
 """Ranges of the distance to the nearest task that trains: from, and below."""
 
 
+def every(one: Try) -> bool:
+    """All of them."""
+    return bool(one.task)
+
+
 def right(one: Try) -> bool:
     """Solved."""
     return one.is_right
@@ -58,11 +63,15 @@ class Figures:
     """All of them."""
 
     def __init__(
-        self, records: Sequence[SeedRecord], distances: Mapping[str, float], *, level: int = 1
+        self,
+        records: Sequence[SeedRecord],
+        distances: Mapping[str, float],
+        *,
+        is_counted: Pick = every,
     ) -> None:
-        """Of the held-out tasks of a level."""
+        """Of the held-out tasks that count."""
         self.records = tuple(sorted(records, key=lambda record: record.seed))
-        self.level = level
+        self._is_counted = is_counted
         self._distances = distances
 
     @property
@@ -132,7 +141,7 @@ class Figures:
         return count_groups(drawn)
 
     def _tries(self, record: SeedRecord, model: str, mode: Mode) -> list[Try]:
-        return [one for one in record.tries[tries_name(model, mode)] if one.level == self.level]
+        return [one for one in record.tries[tries_name(model, mode)] if self._is_counted(one)]
 
     def _by_task(self, model: str, mode: Mode, pick: Pick) -> dict[str, float]:
         found: dict[str, list[bool]] = defaultdict(list)

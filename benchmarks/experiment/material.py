@@ -6,8 +6,9 @@ not at all, and one that is there is not made again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,8 @@ import msgspec
 import torch
 from transformers import AutoTokenizer, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
-from benchmarks.experiment.choosing import SINGLE, Counts, choose_tasks, write_tasks
+from benchmarks.experiment.choosing import SINGLE as ONE_OPERATOR
+from benchmarks.experiment.choosing import Counts, choose_tasks, find_known, write_tasks
 from benchmarks.experiment.plan import DataPlan, ExperimentPlan, ModelPlan
 from nki_agent.base.jsonl import read_lines
 from nki_agent.corpus.canonical import canonical_graph
@@ -26,7 +28,16 @@ from nki_agent.corpus.trajectories import find_first
 from nki_agent.farm.executor import Executor
 from nki_agent.train.byte_pairs import make_tokenizer
 from nki_agent.train.shelf import Shelf
-from nki_agent.train.short_rows import ShortTask, list_short, make_rows
+from nki_agent.train.short_rows import (
+    SINGLE,
+    ShortRow,
+    ShortTask,
+    fence,
+    list_short,
+    make_rows,
+    vary_sizes,
+)
+from nki_agent.train.tokens import Template
 
 CONTEXT: Final = 4096
 """Positions of the model: more than any loop of the experiment has."""
@@ -59,6 +70,11 @@ class Material:
         return self.path / "distances.json"
 
     @property
+    def known(self) -> Path:
+        """Ids of the held-out tasks whose graph is taught."""
+        return self.path / "known.json"
+
+    @property
     def counts(self) -> Path:
         """What there is of everything."""
         return self.path / "counts.json"
@@ -73,6 +89,7 @@ def choose_from(corpus: Path, material: Material, plan: DataPlan) -> None:
         practice_single=plan.practice_single,
         practice_fused=plan.practice_fused,
         held_out_single=plan.held_out_single,
+        held_out_known=plan.held_out_known,
         held_out_fused=plan.held_out_fused,
     )
     rows = choose_tasks(read_tasks(corpus).good, counts)
@@ -101,27 +118,39 @@ def make_material(
     tokenizer = _load_tokenizer(material, tasks, plan)
     short = [task for task in tasks if fits(task, tokenizer, plan.tokens_max)]
     say(f"{len(short)} of {len(tasks)} solved training tasks are short; judging their kernels")
-    made = []
-    for found in make_rows(short, shelf, executor=executor, repairs=plan.repairs, seed=0):
-        made += found
-    _write_lines(material.dialogues, made)
+    template = Template(tokenizer, name="the experiment")
+    made = [
+        row
+        for found in make_rows(short, shelf, executor=executor, repairs=plan.repairs, seed=0)
+        for row in found
+        if is_taught(row, template, plan)
+    ]
+    by_id = {row.id: row for row in train}
+    shown = list(vary_all(made, by_id, plan))
+    _write_lines(material.dialogues, shown)
     say("distances of the held-out tasks")
     taught = {row.id.rpartition("/")[0] for row in made}
     graphs = {row.id: canonical_graph(row.source) for row in rows if _counts(row, taught)}
     distances = measure_distances([row for row in rows if row.id in graphs], graphs)
     material.distances.write_bytes(msgspec.json.format(msgspec.json.encode(distances), indent=1))
+    known = find_known(row for row in rows if _counts(row, taught))
+    material.known.write_bytes(msgspec.json.encode(sorted(known)))
     counts = {
         "training tasks": len(train),
-        "training tasks with one operator": sum(row.level == SINGLE for row in train),
+        "training tasks with one operator": sum(row.level == ONE_OPERATOR for row in train),
         "solved training tasks": len(tasks),
         "short training tasks": len(short),
         "taught tasks": len(taught),
-        "taught tasks with one operator": sum(r.id in taught and r.level == SINGLE for r in train),
-        "dialogues": len(made),
+        "taught tasks with one operator": sum(
+            r.id in taught and r.level == ONE_OPERATOR for r in train
+        ),
+        "dialogues": len(shown),
+        "repairs": sum(row.kind != SINGLE for row in made),
         "practice tasks": sum(row.split is Split.VALIDATION for row in rows),
+        "held-out tasks of taught graphs": len(known),
         "held-out tasks": sum(row.split is Split.TEST for row in rows),
         "held-out tasks with one operator": sum(
-            row.level == SINGLE for row in rows if row.split is Split.TEST
+            row.level == ONE_OPERATOR for row in rows if row.split is Split.TEST
         ),
         "held-out tasks solved by the author": sum(
             row.id in solutions for row in rows if row.split is Split.TEST
@@ -139,6 +168,28 @@ def fits(task: ShortTask, tokenizer: Any, tokens_max: int) -> bool:
         len(tokenizer(text, add_special_tokens=False)["input_ids"]) <= tokens_max
         for text in (system + user, task.kernel)
     )
+
+
+def vary_all(
+    made: Sequence[ShortRow], by_id: Mapping[str, CorpusTask], plan: DataPlan
+) -> Iterator[ShortRow]:
+    """Every dialogue, single shots at several sizes."""
+    for row in made:
+        if row.kind == SINGLE:
+            task = by_id[row.id.rpartition("/")[0]]
+            times = plan.sizes_single if row.level == ONE_OPERATOR else plan.sizes_fused
+            yield from vary_sizes(row, task, times=times, seed=0)
+        else:
+            yield row
+
+
+def is_taught(row: ShortRow, template: Template, plan: DataPlan) -> bool:
+    """Whether a dialogue is short enough to be worth its time."""
+    if row.kind != SINGLE:
+        limit = plan.repair_tokens_max
+    else:
+        limit = plan.single_tokens_max if row.level == ONE_OPERATOR else plan.fused_tokens_max
+    return len(template.tokenize(row.messages, trained=()).ids) <= limit
 
 
 def write_model(folder: Path, material: Material, plan: ExperimentPlan, *, seed: int) -> None:
@@ -177,10 +228,12 @@ def make_config(plan: ModelPlan, tokenizer: Any) -> Any:
 
 def _load_tokenizer(material: Material, tasks: Sequence[ShortTask], plan: DataPlan) -> Any:
     if not (material.tokenizer / "tokenizer.json").exists():
-        texts = (
-            text for task in tasks for text in (*task.texts, "system\n", "user\n", "assistant\n")
+        fixed = ("system\n", "user\n", "assistant\n", tasks[0].prompt.system)
+        made = make_tokenizer(
+            chain((fence(task.kernel) for task in tasks), fixed * len(tasks)),
+            words=(task.prompt.user for task in tasks),
+            vocabulary=plan.vocabulary,
         )
-        made = make_tokenizer(texts, vocabulary=plan.vocabulary)
         made.save_pretrained(material.tokenizer)
     return AutoTokenizer.from_pretrained(material.tokenizer, local_files_only=True)
 

@@ -19,16 +19,28 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class DataPlan(Part, frozen=True, kw_only=True):
     """What is learned from and measured on."""
 
-    train_fused: int = 1600
+    train_fused: int = 2200
     """Training tasks with several operators; of those with one operator all are taken."""
     practice_single: int = 40
     """Tasks that GRPO tries and SFT never sees: on what was taught all attempts are alike."""
     practice_fused: int = 280
     held_out_single: int = 80
-    held_out_fused: int = 40
+    """Of graphs that are not taught."""
+    held_out_known: int = 50
+    """With one operator, of graphs that are taught at other sizes or in another dtype."""
+    held_out_fused: int = 30
     tokens_max: int = 256
     """Of a prompt, and of a kernel."""
-    vocabulary: int = 4096
+    single_tokens_max: int = 330
+    """Of a whole dialogue about one operator with one reply."""
+    fused_tokens_max: int = 300
+    """The same of several operators: longer ones teach less for their time."""
+    repair_tokens_max: int = 420
+    """Of a whole repair."""
+    sizes_single: int = 12
+    """Choices of sizes at which a single shot of one operator is shown."""
+    sizes_fused: int = 3
+    vocabulary: int = 2048
     repairs: float = 0.3
     """Share of the kernels for which there is also a repair."""
 
@@ -36,42 +48,41 @@ class DataPlan(Part, frozen=True, kw_only=True):
 class ModelPlan(Part, frozen=True, kw_only=True):
     """A Qwen3-MoE from scratch."""
 
-    hidden: int = 256
-    layers: int = 5
+    hidden: int = 192
+    layers: int = 4
     experts: int = 8
     experts_per_token: int = 2
     expert_hidden: int = 128
     head: int = 32
-    query_heads: int = 8
+    query_heads: int = 6
     key_heads: int = 2
 
 
 class SftPlan(Part, frozen=True, kw_only=True):
     """SFT of all weights."""
 
-    steps: int = 2400
-    batch: int = 16
-    learning_rate: float = 2e-3
+    steps: int = 1400
+    batch: int = 8
+    learning_rate: float = 3e-3
     kinds: tuple[str, ...] = ()
     """Of dialogues; all where empty."""
-    tokens_max: int = 220
-    """Of a dialogue: longer ones teach less for their time."""
 
 
 class GrpoPlan(Part, frozen=True, kw_only=True):
     """GRPO of all weights: both rewards alike."""
 
-    steps: int = 40
-    tasks_per_step: int = 8
+    steps: int = 24
+    tasks_per_step: int = 6
     attempts: int = 8
-    learning_rate: float = 1e-4
+    learning_rate: float = 2e-4
+    reply_tokens: int = 208
     levels: tuple[int, ...] = (1, 2)
 
 
 class EvaluationPlan(Part, frozen=True, kw_only=True):
     """How models are measured."""
 
-    turns: int = 5
+    turns: int = 4
     """Replies in the loop."""
     temperature: float = 0.7
     """Of the loop; a single shot is measured at 0, the likeliest tokens."""

@@ -64,7 +64,9 @@ class SeedRecord(msgspec.Struct, frozen=True, kw_only=True):
     curves: dict[str, dict[str, list[tuple[int, float]]]]
     """By stage and measure: step and value."""
     wall_s: dict[str, float]
-    """By stage."""
+    """By stage, of the clock."""
+    cpu_s: dict[str, float]
+    """By stage, of the processors, its judges included."""
     memory_gib: float
     """The most that one of its commands held, its judges apart."""
 
@@ -86,8 +88,10 @@ def read_record(folder: Path, *, seed: int) -> SeedRecord:
                 )
     stages = list(read_lines(folder / "stages.jsonl"))
     wall_s: dict[str, float] = defaultdict(float)
+    cpu_s: dict[str, float] = defaultdict(float)
     for line in stages:
         wall_s[line["stage"]] += line["wall_s"]
+        cpu_s[line["stage"]] += line["cpu_s"]
     trained = [name for name in MODELS if (folder / name / "summary.json").exists()]
     summary = msgspec.json.decode((folder / SFT / "summary.json").read_bytes())
     return SeedRecord(
@@ -101,6 +105,7 @@ def read_record(folder: Path, *, seed: int) -> SeedRecord:
         },
         curves={name: _read_curves(TrainingFolder(folder / name)) for name in trained},
         wall_s=dict(wall_s),
+        cpu_s=dict(cpu_s),
         memory_gib=max(line["memory_gib"] for line in stages),
     )
 

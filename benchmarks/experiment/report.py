@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
+from benchmarks.experiment.choosing import FUSED, SINGLE
 from benchmarks.experiment.drawing import draw
 from benchmarks.experiment.figures import Figures
 from benchmarks.experiment.material import Material
-from benchmarks.experiment.page import write_page
+from benchmarks.experiment.page import Parts, write_page
 from benchmarks.experiment.plan import ExperimentPlan
 from benchmarks.experiment.record import load_record, read_record, write_record
 
@@ -32,6 +33,8 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     plan: ExperimentPlan
     counts: dict[str, int]
     distances: dict[str, float]
+    known: list[str]
+    """Held-out tasks whose graph is taught at other sizes or in another dtype."""
 
 
 def keep(run: Path, records: Path, plan: ExperimentPlan) -> None:
@@ -41,6 +44,7 @@ def keep(run: Path, records: Path, plan: ExperimentPlan) -> None:
         plan=plan,
         counts=msgspec.json.decode(material.counts.read_bytes()),
         distances=msgspec.json.decode(material.distances.read_bytes()),
+        known=msgspec.json.decode(material.known.read_bytes()),
     )
     records.mkdir(parents=True, exist_ok=True)
     (records / SHARED).write_bytes(msgspec.json.encode(shared) + b"\n")
@@ -54,14 +58,20 @@ def make_page(records: Path, results: Path) -> Path:
     """Page and picture, from the records."""
     shared = msgspec.json.decode((records / SHARED).read_bytes(), type=Shared)
     seeds = [load_record(path) for path in sorted(records.glob("seed-*.json"))]
-    single = Figures(seeds, shared.distances, level=1)
-    fused = Figures(seeds, shared.distances, level=2)
-    path = results / "experiment.md"
-    text = write_page(
-        single, fused, counts=shared.counts, plan=shared.plan, second=_read_second(records)
+    known = frozenset(shared.known)
+    parts = Parts(
+        new=Figures(
+            seeds,
+            shared.distances,
+            is_counted=lambda one: one.level == SINGLE and one.task not in known,
+        ),
+        known=Figures(seeds, shared.distances, is_counted=lambda one: one.task in known),
+        fused=Figures(seeds, shared.distances, is_counted=lambda one: one.level == FUSED),
     )
+    path = results / "experiment.md"
+    text = write_page(parts, counts=shared.counts, plan=shared.plan, second=_read_second(records))
     path.write_text(text, encoding="utf-8")
-    draw(single.records, results / "experiment.svg")
+    draw(parts.new.records, results / "experiment.svg")
     return path
 
 

@@ -52,7 +52,7 @@ class SecondPlan(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 2
 
 
-def make_config(folder: Path, material: Material, plan: SecondPlan) -> SftConfig:
+def make_config(folder: Path, plan: SecondPlan) -> SftConfig:
     """SFT of adapters on single operators."""
     return SftConfig(
         model=ModelPart(path=str(folder / "base"), dtype="float32"),
@@ -79,7 +79,7 @@ def carry_out(
     _write_single(folder, material)
     clock = SystemClock()
     config = folder / "sft.toml"
-    config.write_text(write_config(make_config(folder, material, plan)), encoding="utf-8")
+    config.write_text(write_config(make_config(folder, plan)), encoding="utf-8")
 
     def run(what: str, *arguments: str) -> None:
         say(f"SmolLM2-135M: {what}")

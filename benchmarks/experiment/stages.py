@@ -7,7 +7,6 @@ done again. Both GRPO arms begin from the same weights and differ in their rewar
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -38,6 +37,8 @@ from nki_agent.train.config import (
 
 BASE, SFT = "base", "sft"
 REWARDS: Final = ("compiles", "graded")
+TASKS_MAX: Final = 10_000
+"""More than are held out: all of them are measured."""
 NS_PER_S: Final = 1e9
 KIB_PER_GIB: Final = float(1 << 20)
 FENCE_TOKENS: Final = 16
@@ -79,12 +80,12 @@ class SeedRun:
 
     def carry_out(self) -> None:
         """Every stage that is not done yet."""
-        self._evaluate(BASE)
         self._train(SFT, write_config(self.make_sft()))
         self._evaluate(SFT)
         for reward in REWARDS:
             self._train(grpo_name(reward), write_config(self.make_grpo(reward)))
             self._evaluate(grpo_name(reward))
+        self._evaluate(BASE)
 
     def make_sft(self) -> SftConfig:
         """From nothing."""
@@ -94,7 +95,7 @@ class SeedRun:
             data=DataPart(
                 path=str(self.material.dialogues),
                 kinds=plan.kinds,
-                max_tokens=plan.tokens_max,
+                max_tokens=self.plan.data.repair_tokens_max,
             ),
             optimizer=OptimizerPart(
                 learning_rate=plan.learning_rate, weight_decay=0.1, warmup_share=0.03
@@ -125,8 +126,8 @@ class SeedRun:
             generation=GenerationPart(
                 mode=Mode.SINGLE_SHOT,
                 prompt=PromptKind.SHORT,
-                reply_tokens=self._reply_tokens,
-                completion_tokens=self._reply_tokens,
+                reply_tokens=plan.reply_tokens,
+                completion_tokens=plan.reply_tokens,
             ),
             groups=GroupsPart(drop_equal=False),
             curriculum=CurriculumPart(levels=plan.levels, open_at=(0.0,) * len(plan.levels)),
@@ -169,7 +170,7 @@ class SeedRun:
         temperature = plan.evaluation.temperature if mode is Mode.LOOP else 0.0
         options = {
             "split": "test",
-            "tasks": plan.data.held_out_single + plan.data.held_out_fused,
+            "tasks": TASKS_MAX,
             "mode": mode.value,
             "turns": plan.evaluation.turns,
             "reply-tokens": self._reply_tokens,
@@ -199,20 +200,23 @@ def run_logged(
     """
     start_ns = clock.monotonic_ns()
     with (folder / "log.txt").open("a") as log:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-m", "nki_agent", *arguments],
             stdout=log,
             stderr=log,
             env={**os.environ, **MEMORY, "OMP_NUM_THREADS": str(threads)},
-            check=False,
         )
-    if done.returncode:
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
         raise MachineError(
-            f"`{' '.join(arguments[:2])}` ended with {done.returncode}; {folder / 'log.txt'} says"
-            " why; the next start goes on there"
+            f"`{' '.join(arguments[:2])}` ended with {process.returncode}; {folder / 'log.txt'}"
+            " says why; the next start goes on there"
         )
-    wall_s = (clock.monotonic_ns() - start_ns) / NS_PER_S
-    # The largest child so far, in KiB; it only grows, and the largest of all is what counts.
-    memory_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / KIB_PER_GIB
-    line = {"stage": what, "wall_s": round(wall_s, 1), "memory_gib": round(memory_gib, 2)}
+    line = {
+        "stage": what,
+        "wall_s": round((clock.monotonic_ns() - start_ns) / NS_PER_S, 1),
+        "cpu_s": round(used.ru_utime + used.ru_stime, 1),
+        "memory_gib": round(used.ru_maxrss / KIB_PER_GIB, 2),
+    }
     append_line(folder / "stages.jsonl", line)

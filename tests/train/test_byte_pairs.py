@@ -1,4 +1,4 @@
-"""Our own tokenizer: text comes back, lines are kept apart, a prompt is the beginning of a dialogue."""
+"""Our own tokenizer: text comes back, lines stay apart, a prompt begins its dialogue."""
 
 from __future__ import annotations
 
@@ -34,3 +34,10 @@ def test_a_prompt_has_the_tokens_with_which_its_dialogue_begins() -> None:
     assert whole.ids[: len(prompt)] == prompt
     assert not any(whole.learned[: len(prompt)])
     assert all(whole.learned[len(prompt) : -1])
+
+
+def test_no_piece_is_longer_than_a_word_where_only_words_were_learned() -> None:
+    said = ["return torch.tanh(scale * x)"] * 20
+    tokenizer = make_tokenizer(TEXTS, words=said, vocabulary=600)
+    pieces = [tokenizer.decode([token]) for token in tokenizer(said[0])["input_ids"]]
+    assert {"return", "torch", "tanh", "scale"} <= {piece.strip() for piece in pieces}

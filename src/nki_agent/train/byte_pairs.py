@@ -7,7 +7,9 @@ little room: general tokenizers write the same kernels in several times as many 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, Final
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -23,10 +25,15 @@ TEMPLATE: Final = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 """ChatML without tools: small models are shown none."""
+_WORD: Final = re.compile(r" ?[A-Za-z_]+")
 
 
-def make_tokenizer(texts: Iterable[str], *, vocabulary: int) -> Any:
-    """A byte-pair tokenizer with the template of ChatML; `texts` are what messages say."""
+def make_tokenizer(texts: Iterable[str], *, words: Iterable[str] = (), vocabulary: int) -> Any:
+    """A byte-pair tokenizer with the template of ChatML.
+
+    Lines of `texts` become long pieces; of `words` no piece is longer than a word, so that what a
+    task says is read word by word. Numbers in them stay digits.
+    """
     inner = Tokenizer(models.BPE())
     lines = pre_tokenizers.Split(Regex("\n"), behavior="merged_with_previous")
     whole_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -38,7 +45,8 @@ def make_tokenizer(texts: Iterable[str], *, vocabulary: int) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    inner.train_from_iterator(texts, trainer)
+    apart = (word for text in words for word in _WORD.findall(text))
+    inner.train_from_iterator(chain(texts, apart), trainer)
     make: Any = PreTrainedTokenizerFast
     tokenizer = make(tokenizer_object=inner, eos_token=END, pad_token=PAD)
     tokenizer.chat_template = TEMPLATE

@@ -26,6 +26,7 @@ from nki_agent.corpus.faults.planting import list_drafts
 from nki_agent.corpus.record import CorpusTask, Solution
 from nki_agent.corpus.short import SHORT, shorten
 from nki_agent.farm.executor import Executor
+from nki_agent.train.resizing import resize
 from nki_agent.train.shelf import Entry, Shelf
 from nki_agent.verify.kernel import Kernel
 
@@ -152,3 +153,21 @@ def _make_row(task: ShortTask, kind: str, between: Sequence[str]) -> ShortRow:
         messages=messages,
         trained=[False] * (len(messages) - 1) + [True],
     )
+
+
+def vary_sizes(row: ShortRow, task: CorpusTask, *, times: int, seed: int) -> Iterator[ShortRow]:
+    """A single shot as it is, and at other sizes, where the task has sizes that may vary."""
+    yield row
+    system, user, *rest = row.messages
+    rng = rng_for(seed, row.id, "sizes")
+    known = {user["content"]}
+    for number in range(1, times):
+        text = resize(task, user["content"], rng)
+        if text is None:
+            return
+        if text not in known:
+            known.add(text)
+            asked = {"role": "user", "content": text}
+            yield msgspec.structs.replace(
+                row, id=f"{row.id}/{number}", messages=[system, asked, *rest]
+            )
