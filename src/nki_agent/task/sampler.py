@@ -82,6 +82,15 @@ class Source:
         return is_real and is_parameter and self.profile.recipe is Recipe.NORMAL
 
     @property
+    def depth(self) -> int:
+        """How many weights one product may add up, in either order of the axes.
+
+        Their mean adds up as their number does and their spread as its root: a mean of a share of
+        the spread would decide the sign of every product with inputs that are never negative.
+        """
+        return max(self.given.shape[0], self.given.size // self.given.shape[0])
+
+    @property
     def is_gain(self) -> bool:
         """Whether it is a vector of factors around a constant, as a norm has one a feature."""
         if self.kind is not TensorKind.PARAMETER or self.given.size == 1:
@@ -158,6 +167,8 @@ class UserSampler:
         strength = draw_strength(rng)
         if factor is not None:
             strength = Strength(factor=factor, shift=math.copysign(MEAN_SHARE, factor - 1.0))
+        if source.is_weight:
+            strength = replace(strength, shift=strength.shift / source.depth**0.5)
         if recipe is not None:
             array = recipe.draw(rng, source.given.shape, strength=strength)
         elif source.origin is Origin.DRAWN:
