@@ -105,6 +105,7 @@ HALF = 0.5
 """Of what a tolerance allows."""
 PRODUCTS = (
     Operator("plain", "x @ y", ((300, 200), (200, 600))),
+    Operator("wide", "x @ y", ((300, 200), (200, 5000))),
     Operator("turned", "x @ y.T", ((300, 40), (600, 40))),
     Operator("ready", "x.T @ y", ((200, 300), (200, 130))),
     Operator("long rows", "torch.relu(x @ y + z)", ((2, 150, 600), (600, 90), (90,))),

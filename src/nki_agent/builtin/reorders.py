@@ -35,8 +35,8 @@ def plan_reorder(
         return None
     view = captured.graph[node.inputs[0]]
     base = captured.graph.base(view.id)
-    if view.op is not Op.VIEW or base.id not in buffers:
-        return None
+    if view.op is not Op.VIEW or base.id not in buffers or not base.dtype.is_float:
+        return None  # an engine copies whole numbers only as far as float32 holds them
     source, target = buffers[base.id], buffers[node.id]
     if target.strides is not None or source.strides is not None or source.dtype != target.dtype:
         return None
