@@ -157,7 +157,7 @@ def find_seconds(found: dict[str, Any], whole: dict[str, Any]) -> float | None:
     wanted = NEAR * smooth(whole["losses"])[-1]
     reached = (n for n, loss in enumerate(smooth(found["losses"]), start=1) if loss <= wanted)
     steps = next(reached, None)
-    return None if steps is None else sum(found["times_ms"][:steps]) / S_MS
+    return None if steps is None else float(sum(found["times_ms"][:steps])) / S_MS
 
 
 def run(trial: Trial) -> dict[str, Any]:

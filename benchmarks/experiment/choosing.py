@@ -9,16 +9,21 @@ their hash, until there are enough to measure with; none is chosen by whether it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from nki_agent.base.errors import TaskError
 from nki_agent.base.hashes import hash_text
+from nki_agent.base.seeds import rng_for
+from nki_agent.corpus.canonical import canonical_graph
+from nki_agent.corpus.nodes import GraphError
 from nki_agent.corpus.record import CorpusTask, Family, Split
 from nki_agent.corpus.stored import TASKS
+from nki_agent.train.reranking import rerank
 
 SINGLE: Final = 1
 """The level of tasks with one operator."""
@@ -90,6 +95,28 @@ def choose_tasks(rows: Sequence[CorpusTask], counts: Counts) -> list[CorpusTask]
         msgspec.structs.replace(row, split=split) for split, part in parts.items() for row in part
     ]
     return sorted(chosen, key=lambda row: row.id)
+
+
+def vary_ranks(rows: Iterable[CorpusTask], *, single: int, fused: int) -> Iterator[CorpusTask]:
+    """Training tasks at other ranks: still of their graph, each once."""
+    for row in rows:
+        if row.split is not Split.TRAIN:
+            continue
+        rng = rng_for(0, row.id, "rank")
+        known = {row.id}
+        for _ in range(single if row.level == SINGLE else fused):
+            made = rerank(row, rng)
+            if made is not None and made.id not in known and _is_of_graph(made):
+                known.add(made.id)
+                yield made
+
+
+def _is_of_graph(row: CorpusTask) -> bool:
+    try:
+        return canonical_graph(row.source).hash == row.graph
+    except (TaskError, GraphError):
+        # A reference that does not allow this rank after all.
+        return False
 
 
 def write_tasks(rows: Iterable[CorpusTask], folder: Path) -> None:

@@ -17,7 +17,7 @@ import torch
 from transformers import AutoTokenizer, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from benchmarks.experiment.choosing import SINGLE as ONE_OPERATOR
-from benchmarks.experiment.choosing import Counts, choose_tasks, find_known, write_tasks
+from benchmarks.experiment.choosing import Counts, choose_tasks, find_known, vary_ranks, write_tasks
 from benchmarks.experiment.plan import DataPlan, ExperimentPlan, ModelPlan
 from nki_agent.base.jsonl import read_lines
 from nki_agent.corpus.canonical import canonical_graph
@@ -100,7 +100,8 @@ def choose_from(corpus: Path, material: Material, plan: DataPlan) -> None:
             _write_lines(
                 material.corpus / name, [o for o in read_lines(corpus / name) if o["task"] in ids]
             )
-    write_tasks(rows, material.corpus)
+    others = vary_ranks(rows, single=plan.ranks_single, fused=plan.ranks_fused)
+    write_tasks([*rows, *others], material.corpus)
 
 
 def make_material(

@@ -24,25 +24,28 @@ class DataPlan(Part, frozen=True, kw_only=True):
     practice_single: int = 40
     """Tasks that GRPO tries and SFT never sees: on what was taught all attempts are alike."""
     practice_fused: int = 280
-    held_out_single: int = 80
+    held_out_single: int = 60
     """Of graphs that are not taught."""
     held_out_known: int = 50
     """With one operator, of graphs that are taught at other sizes or in another dtype."""
-    held_out_fused: int = 30
+    held_out_fused: int = 14
     tokens_max: int = 256
     """Of a prompt, and of a kernel."""
     single_tokens_max: int = 330
     """Of a whole dialogue about one operator with one reply."""
     fused_tokens_max: int = 300
     """The same of several operators: longer ones teach less for their time."""
-    repair_tokens_max: int = 420
+    repair_tokens_max: int = 520
     """Of a whole repair."""
-    sizes_single: int = 12
+    ranks_single: int = 2
+    """Times that a training task of one operator is made anew at another rank, where it can be."""
+    ranks_fused: int = 1
+    sizes_single: int = 6
     """Choices of sizes at which a single shot of one operator is shown."""
     sizes_fused: int = 3
     vocabulary: int = 2048
     repairs: float = 0.3
-    """Share of the kernels for which there is also a repair."""
+    """Share of the kernels for which there is a repair of a planted fault."""
 
 
 class ModelPlan(Part, frozen=True, kw_only=True):
@@ -61,7 +64,7 @@ class ModelPlan(Part, frozen=True, kw_only=True):
 class SftPlan(Part, frozen=True, kw_only=True):
     """SFT of all weights."""
 
-    steps: int = 1400
+    steps: int = 2000
     batch: int = 8
     learning_rate: float = 3e-3
     kinds: tuple[str, ...] = ()

@@ -47,6 +47,20 @@ FORMS = (
     ),
     (Operator("kept rows", "F.softmax(x, -1)", ((130, 30000),)), "float32", "x_whole[:rows, "),
     (Operator("runs", "x.T @ y", ((900, 30), (900, 70))), "bfloat16", "load_runs("),
+    (
+        Operator(
+            "patches",
+            "F.conv2d(x, y, z, stride=4).flatten(2).transpose(1, 2)",
+            ((3, 3, 26, 32), (50, 3, 4, 4), (50,)),
+        ),
+        "bfloat16",
+        "stage_1_patches(",
+    ),
+    (
+        Operator("long rows in order", "x.permute(0, 2, 1, 3).contiguous()", ((150, 20, 9, 4),)),
+        "bfloat16",
+        "ordered = tile.permute(",
+    ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("pairs", "F.max_pool2d(x, 3, 2, 1)", ((3, 5, 21, 30),)), "bfloat16", "pool_pairs("),
@@ -91,6 +105,7 @@ HALF = 0.5
 """Of what a tolerance allows."""
 PRODUCTS = (
     Operator("plain", "x @ y", ((300, 200), (200, 600))),
+    Operator("wide", "x @ y", ((300, 200), (200, 5000))),
     Operator("turned", "x @ y.T", ((300, 40), (600, 40))),
     Operator("ready", "x.T @ y", ((200, 300), (200, 130))),
     Operator("long rows", "torch.relu(x @ y + z)", ((2, 150, 600), (600, 90), (90,))),
@@ -142,7 +157,7 @@ def test_value_that_is_only_put_in_order_is_written_so(
 ADDED = """
 import torch
 
-SHAPES = {"dev": {"T": 2500, "V": 700}, "odd": {"T": 1537, "V": 301}}
+SHAPES = {"dev": {"T": 2500, "V": 1700}, "odd": {"T": 1537, "V": 1301}}
 INPUTS = {"base": "float32[V, 70]", "rows": "float32[T, 70]", "places": "int32[T] index(V)"}
 OUTPUTS = {"sums": "float32[V, 70]"}
 

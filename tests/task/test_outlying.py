@@ -263,7 +263,7 @@ def test_maximum_is_needed_behind_a_norm_too(load_torch: Load, top: str) -> None
         x, gain, queries, keys = (given[name] for name in names)
         hidden = x / np.sqrt(np.square(x).mean(-1, keepdims=True) + 1e-6) * gain
         scores = (hidden @ queries.T) @ (hidden @ keys.T).swapaxes(1, 2) * 48**-0.5
-        return exponentials(scores, TOPS[top](scores)) @ hidden
+        return np.asarray(exponentials(scores, TOPS[top](scores)) @ hidden)
 
     assert count_wrong(task, run) == (0 if top == "the right one" else len(SEEDS))
 

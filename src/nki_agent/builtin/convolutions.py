@@ -156,7 +156,10 @@ class WindowPlanner:
         tiling, band = self._tile(layers, choices, copies=1)
         is_split = choices.split_products and self._gains_by_halves(layers, tiling)
         if is_split:
-            tiling, band = self._tile(layers, choices, copies=PAIR)
+            try:
+                tiling, band = self._tile(layers, choices, copies=PAIR)
+            except UnsupportedError:
+                is_split = False  # both halves and the whole take too much room
         # Neighbouring lines are put in order before what follows reads another image.
         has_images = any(self._place(moving_axes(self._walks(s, a), self.sizes)).kind is Kind.FULL
                          for s, a in self.operands.items())  # fmt: skip

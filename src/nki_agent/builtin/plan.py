@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
+from nki_agent.builtin.reorder_plan import ReorderPlan
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.small_product_plan import SmallProductPlan
@@ -379,6 +380,7 @@ Stage = (
     | PoolPlan
     | ChainPlan
     | SmallProductPlan
+    | ReorderPlan
     | SmallAttentionPlan
     | ResidentPlan
     | ResidentRowsPlan

@@ -23,10 +23,12 @@ from nki_agent.builtin.graph import (
 from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.loop_stages import keep_loops, plan_loop
 from nki_agent.builtin.matching import find_attention
+from nki_agent.builtin.patches import patches_as_rows
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
 from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
+from nki_agent.builtin.reorders import plan_reorder
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
@@ -56,7 +58,7 @@ def plan_kernel(
         UnsupportedError: what cannot be written, and why.
     """
     _require_small(captured.graph)
-    captured = _without_softmax(captured, chip, choices)
+    captured = patches_as_rows(_without_softmax(captured, chip, choices))
     captured, chains = turn_chains(captured, chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
     outputs = _stored(captured.graph, groups)
@@ -302,8 +304,9 @@ def _plan_stage(
         )
     match group.kind:
         case StageKind.ROWS:
+            reorder = plan_reorder(captured, group, buffers=names, chip=chip)
             rows = RowsPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return rows.plan(choices)
+            return reorder or rows.plan(choices)
         case StageKind.MATMUL:
             matmul = SmallProductPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             return matmul.plan_small(choices) or matmul.plan(choices)

@@ -123,17 +123,20 @@ LOAD_BLOCKS_SPLIT = '''def load_blocks_split(dst, src):
     whole = depth // PARTITIONS
     # One transfer takes as many blocks of short rows as make long ones.
     each = max(1, 2 * BANK // cols)
-    for k0 in range(0, whole, each):
-        count = min(each, whole - k0)
-        tile = nl.ndarray((PARTITIONS, count, cols), dtype=src.dtype, buffer=nl.sbuf)
-        blocks = src[k0 * PARTITIONS : (k0 + count) * PARTITIONS, :]
-        nisa.dma_copy(dst=tile, src=blocks.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2)))
-        split(dst[:, :, k0 : k0 + count, :], tile)
     size = depth % PARTITIONS
-    if size:
-        tile = nl.ndarray((size, cols), dtype=src.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=src[whole * PARTITIONS :, :])
-        split(dst[:size, :, whole, :], tile)
+    for n0 in range(0, cols, 4 * BANK):
+        wide = min(4 * BANK, cols - n0)
+        for k0 in range(0, whole, each):
+            count = min(each, whole - k0)
+            tile = nl.ndarray((PARTITIONS, count, wide), dtype=src.dtype, buffer=nl.sbuf)
+            blocks = src[k0 * PARTITIONS : (k0 + count) * PARTITIONS, n0 : n0 + wide]
+            blocks = blocks.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2))
+            nisa.dma_copy(dst=tile, src=blocks)
+            split(dst[:, :, k0 : k0 + count, n0 : n0 + wide], tile)
+        if size:
+            tile = nl.ndarray((size, wide), dtype=src.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=src[whole * PARTITIONS :, n0 : n0 + wide])
+            split(dst[:size, :, whole, n0 : n0 + wide], tile)
 '''
 SPLIT = '''def split(dst, src):
     """As leave_split, of a tile in SBUF: on engines that have time beside products."""
@@ -154,6 +157,9 @@ def runs_version(helper: str) -> str:
         "def load_blocks": "def load_runs",
         "src[k0 * PARTITIONS : (k0 + count) * PARTITIONS, :]": (
             "src[: whole * PARTITIONS, :].reshape_dim(0, (PARTITIONS, whole))"
+        ),
+        "src[k0 * PARTITIONS : (k0 + count) * PARTITIONS, n0 : n0 + wide]": (
+            "src[: whole * PARTITIONS, n0 : n0 + wide].reshape_dim(0, (PARTITIONS, whole))"
         ),
         "blocks.reshape_dim(0, (count, PARTITIONS)).permute((1, 0, 2))": (
             "blocks[:, k0 : k0 + count, :]"

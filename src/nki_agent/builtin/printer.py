@@ -45,6 +45,7 @@ from nki_agent.builtin.print_products import (
     helpers_of,
 )
 from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
+from nki_agent.builtin.print_reorders import ReorderPrinter
 from nki_agent.builtin.print_resident import ResidentPrinter, resident_helpers
 from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_rows_helpers
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
@@ -56,6 +57,7 @@ from nki_agent.builtin.print_small_attention import (
 )
 from nki_agent.builtin.print_small_products import SmallProductPrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
+from nki_agent.builtin.reorder_plan import ReorderPlan
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.shared_functions import SharedFunctions
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
@@ -258,7 +260,12 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
 
 
 def _plain_stage(
-    stage: PoolPlan | SmallProductPlan | ResidentPlan | ResidentRowsPlan | ByIndexPlan,
+    stage: PoolPlan
+    | SmallProductPlan
+    | ReorderPlan
+    | ResidentPlan
+    | ResidentRowsPlan
+    | ByIndexPlan,
     source: Source,
     scope: Scope,
 ) -> None:
@@ -266,6 +273,8 @@ def _plain_stage(
     match stage:
         case PoolPlan():
             PoolPrinter(stage, source, scope).print()
+        case ReorderPlan():
+            ReorderPrinter(stage, source, scope).print()
         case SmallProductPlan():
             SmallProductPrinter(stage, source, scope).print()
         case ResidentPlan():

@@ -21,6 +21,7 @@ from nki_agent.builtin.plan import (
     Stage,
     TransposePlan,
 )
+from nki_agent.builtin.reorder_plan import ReorderPlan
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan, accesses_read
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.small_product_plan import SmallProductPlan
@@ -39,6 +40,8 @@ def stage_reads(stage: Stage) -> list[str]:
             found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels)]
         case TransposePlan() | FoldPlan():
             found = [stage.source.tensor]
+        case ReorderPlan():
+            found = [stage.source]
         case ConvolutionPlan():
             found = [stage.x, stage.weight, *_loaded(stage.levels)]
         case PoolPlan():
@@ -79,6 +82,8 @@ def stage_writes(stage: Stage) -> list[str]:
         case MatmulPlan() | SmallProductPlan() | ConvolutionPlan() | PoolPlan():
             steps = [step for level in stage.levels for step in level]
             found = [s.access.tensor for s in steps if isinstance(s, Store)]
+        case ReorderPlan():
+            found = [stage.target]
         case TransposePlan() | FoldPlan():
             found = [stage.target.tensor]
         case ChainPlan() | SmallAttentionPlan():

@@ -194,6 +194,10 @@ def strip_bytes(
 
 def read_again(levels: Sequence[Sequence[Step]], row_level: int) -> tuple[Access, ...]:
     """What more than one pass loads."""
-    loads = [s for level in levels[row_level + 1 :] for s in level if isinstance(s, Load)]
-    count = Counter(s.access for s in loads if s.dst.kind is Kind.FULL)
+    steps = [step for level in levels[row_level + 1 :] for step in level]
+    loads = [s for s in steps if isinstance(s, Load) and s.dst.kind is Kind.FULL]
+    # What a pass changes where it lies is not there for the next one.
+    changed = {t for s in steps if not isinstance(s, Load) for t in step_writes(s)}
+    spoilt = {s.access for s in loads if s.dst in changed}
+    count = Counter(s.access for s in loads if s.access not in spoilt)
     return tuple(access for access, number in count.items() if number > 1)

@@ -180,12 +180,17 @@ def _precise(precision: Precision, own: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(default)
 
 
-class _Watching(TorchDispatchMode):
+class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps the largest finite argument of all exponentials."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.largest = 0.0
+
+    @staticmethod
+    def _should_skip_dynamo() -> bool:
+        """PyTorch would import its compiler to skip it: over a second, for nothing."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket.__name__ in EXPONENTIALS and args[0].numel():

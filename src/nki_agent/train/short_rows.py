@@ -1,13 +1,15 @@
 """Dialogues in the short form: a task in a few lines, and the kernel that answers it.
 
-Law: a kernel is taught only if the judge finds it right in its short form. A repair shows a kernel
-with a planted fault that the judge refuses, the answer that the loop gives to it, and the right
-kernel, which alone is learned.
+Law: a kernel is taught only if the judge finds it right in its short form. A repair shows one or
+two kernels that the judge refuses, with the answers that the loop gives to them, and the right
+kernel, which alone is learned. A faulty kernel is that of another task of the same graph (of
+another rank or dtype, as small models write it), or has a planted fault.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -19,7 +21,6 @@ from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.judging import FarmJudging
 from nki_agent.agent.prompt import Prompt, make_prompt
 from nki_agent.agent.short import write_stage
-from nki_agent.base.errors import MachineError
 from nki_agent.base.seeds import rng_for, seed_for
 from nki_agent.chip.spec import Target
 from nki_agent.corpus.faults.planting import list_drafts
@@ -34,8 +35,6 @@ SINGLE: Final = "single"
 REPAIR: Final = "repair"
 AT_ONCE: Final = 64
 """Kernels that are judged together."""
-FAULTS_MAX: Final = 2
-"""Faults that are tried for one repair."""
 
 
 class ShortRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,59 +93,73 @@ def make_short_prompt(entry: Entry, target: Target) -> Prompt:
 def make_rows(
     tasks: Sequence[ShortTask], shelf: Shelf, *, executor: Executor, repairs: float, seed: int
 ) -> Iterator[list[ShortRow]]:
-    """The dialogues of each task, a few tasks at a time; a repair for a share of them."""
+    """The dialogues of each task, a few tasks at a time; `repairs` get a planted fault."""
+    kernels: dict[str, list[str]] = defaultdict(list)
+    for task in tasks:
+        kernels[task.row.graph].append(task.kernel)
     for start in range(0, len(tasks), AT_ONCE):
-        yield from asyncio.run(
-            _make_some(
-                tasks[start : start + AT_ONCE], shelf, executor=executor, repairs=repairs, seed=seed
-            )
-        )
+        some = tasks[start : start + AT_ONCE]
+        faulty = [
+            list(_list_faulty(task, kernels[task.row.graph], repairs=repairs, seed=seed))
+            for task in some
+        ]
+        yield from asyncio.run(_make_some(some, faulty, shelf, executor=executor, seed=seed))
+
+
+def _list_faulty(
+    task: ShortTask, siblings: Sequence[str], *, repairs: float, seed: int
+) -> Iterator[str]:
+    """Kernels that may be wrong for the task; the judge says whether they are."""
+    rng = rng_for(seed, task.row.id, "faulty")
+    others = sorted({kernel for kernel in siblings if kernel != task.kernel})
+    if others:
+        yield others[int(rng.integers(len(others)))]
+    if rng.random() < repairs:
+        yield from (planted.source for planted in islice(list_drafts(task.kernel, rng), 1))
 
 
 async def _make_some(
-    tasks: Sequence[ShortTask], shelf: Shelf, *, executor: Executor, repairs: float, seed: int
+    tasks: Sequence[ShortTask],
+    faulty: Sequence[Sequence[str]],
+    shelf: Shelf,
+    *,
+    executor: Executor,
+    seed: int,
 ) -> list[list[ShortRow]]:
     makers = []
-    for task in tasks:
-        judging = FarmJudging(executor=executor, task=shelf.take(task.row).path, target=task.target)
-        wants = rng_for(seed, task.row.id, "whether to repair").random() < repairs
-        makers.append(_make_task(task, judging, has_repair=wants, seed=seed))
+    for task, kernels in zip(tasks, faulty, strict=True):
+        path = shelf.take(task.row).path
+        judging = FarmJudging(executor=executor, task=path, target=task.target)
+        makers.append(_make_task(task, kernels, judging, seed=seed))
     return list(await asyncio.gather(*makers))
 
 
 async def _make_task(
-    task: ShortTask, judging: FarmJudging, *, has_repair: bool, seed: int
+    task: ShortTask, faulty: Sequence[str], judging: FarmJudging, *, seed: int
 ) -> list[ShortRow]:
     root_seed = seed_for(seed, task.row.id, "short")
     verdict = await judging.judge(Kernel.from_text(task.kernel), root_seed=root_seed)
     if not verdict.right:
         return []
     rows = [_make_row(task, SINGLE, ())]
-    if not has_repair:
-        return rows
-    rng = rng_for(seed, task.row.id, "fault")
-    for planted in islice(list_drafts(task.kernel, rng), FAULTS_MAX):
-        try:
-            found = await judging.judge(Kernel.from_text(planted.source), root_seed=root_seed)
-        except MachineError:
-            # What the machine lost is no repair; the next start makes all rows anew.
-            continue
+    shown: list[str] = []
+    for source in faulty:
+        found = await judging.judge(Kernel.from_text(source), root_seed=root_seed)
         if not found.right:
-            answer = write_stage(found.stage, found.diagnostics)
-            rows.append(_make_row(task, REPAIR, (fence(planted.source), answer)))
-            break
+            shown += [fence(source), write_stage(found.stage, found.diagnostics)]
+            rows.append(_make_row(task, REPAIR, shown))
     return rows
 
 
 def _make_row(task: ShortTask, kind: str, between: Sequence[str]) -> ShortRow:
     system, user, reply = task.texts
-    roles = ("system", "user", *("assistant", "user")[: len(between)], "assistant")
+    roles = ("system", "user", *("assistant", "user") * (len(between) // 2), "assistant")
     texts = (system, user, *between, reply)
     messages: list[dict[str, Any]] = [
         {"role": role, "content": text} for role, text in zip(roles, texts, strict=True)
     ]
     return ShortRow(
-        id=f"{task.row.id}/{kind}",
+        id=f"{task.row.id}/{kind}{len(between) // 2 or ''}",
         kind=kind,
         split=task.row.split.value,
         level=task.row.level,
