@@ -88,7 +88,8 @@ class Source:
         Their mean adds up as their number does and their spread as its root: a mean of a share of
         the spread would decide the sign of every product with inputs that are never negative.
         """
-        return max(self.given.shape[0], self.given.size // self.given.shape[0])
+        first: int = self.given.shape[0]
+        return max(first, self.given.size // first)
 
     @property
     def is_gain(self) -> bool:

@@ -90,8 +90,9 @@ def load_model(part: ModelPart) -> Any:
     Raises:
         UsageError: they cannot be loaded, or some are not there.
     """
+    load: Any = AutoModelForCausalLM.from_pretrained
     with loading(f"the model in {part.path}"):
-        model, found = AutoModelForCausalLM.from_pretrained(
+        model, found = load(
             part.path,
             dtype=getattr(torch, part.dtype),
             attn_implementation=part.attention,
