@@ -61,6 +61,12 @@ FORMS = (
         "bfloat16",
         "ordered = tile.permute(",
     ),
+    (Operator("sorted", "torch.sort(x, dim=1).values", ((150, 300),)), "float32", "sort_lists("),
+    (
+        Operator("sorted down", "torch.sort(x, dim=1, descending=True).values", ((700, 256),)),
+        "bfloat16",
+        "sort_lists(",
+    ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("pairs", "F.max_pool2d(x, 3, 2, 1)", ((3, 5, 21, 30),)), "bfloat16", "pool_pairs("),
