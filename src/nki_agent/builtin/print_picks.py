@@ -23,7 +23,7 @@ LOCALS = frozenset(
 """Names of these stages: a tensor that is called so gets another one."""
 BLOCK_BYTES = 32768
 """Bytes of a row that are moved at a time."""
-LONG_ROW_BYTES = 4096
+LONG_ROW_BYTES = 2048
 """Rows up to this are taken several at a time; transfers of longer ones are long enough."""
 TAKEN_EACH = 16
 """Rows of each partition that are taken together at most."""
