@@ -61,6 +61,12 @@ FORMS = (
         "bfloat16",
         "ordered = tile.permute(",
     ),
+    (Operator("sorted", "torch.sort(x, dim=1).values", ((150, 300),)), "float32", "sort_lists("),
+    (
+        Operator("sorted down", "torch.sort(x, dim=1, descending=True).values", ((700, 256),)),
+        "bfloat16",
+        "sort_lists(",
+    ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("pairs", "F.max_pool2d(x, 3, 2, 1)", ((3, 5, 21, 30),)), "bfloat16", "pool_pairs("),
@@ -121,10 +127,31 @@ def test_float32_product_of_halves_is_taken_and_right(
 ) -> None:
     task = make_task(operator.source("float32"))
     text = write_kernel(task, Target.TRN2, choices=Choices(split_products=True))
-    assert "for a, b in ((0, 0), (0, 1), (1, 0)):" in text
+    assert "for x_half, w_half in ((0, 0), (0, 1), (1, 0)):" in text
     verdict = judges[Target.TRN2].judge(Kernel.from_text(text), task, root_seed=1)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
     assert max(out.ratio for trial in verdict.trials for out in trial.outputs) < HALF
+
+
+NAMED = """
+import torch
+
+SHAPES = {"dev": {"M": 300, "K": 200, "N": 130}, "odd": {"M": 137, "K": 211, "N": 97}}
+INPUTS = {"a": "float32[M, K]", "b": "float32[K, N]", "c": "float32[M, N]"}
+OUTPUTS = {"y": "float32[M, N]"}
+
+
+def reference(a, b, c):
+    return 1.5 * (a @ b) + 0.5 * c
+"""
+
+
+def test_operands_of_any_name_are_halved(make_task: MakeTask, judges: dict[Target, Judge]) -> None:
+    task = make_task(NAMED)
+    text = write_kernel(task, Target.TRN2, choices=Choices(split_products=True))
+    assert "w_half" in text
+    verdict = judges[Target.TRN2].judge(Kernel.from_text(text), task, root_seed=1)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
 
 
 HEADS = (

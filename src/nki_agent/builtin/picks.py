@@ -41,6 +41,11 @@ SHORT_COLS = 1024
 """Columns of the short rows that a partition takes together."""
 LANES = 128
 ROWS_EACH_MIN = 4
+NETWORK_COLS = (256, 8192)
+"""Rows that are sorted by exchanges: longer than where searches by eight are as fast, and two of
+them fit."""
+NETWORK_ELEMS = 4096
+"""Elements of the rows that a partition sorts together: few instructions, four such tiles fit."""
 PIECE = 16384
 """Columns that one search takes (nki.isa.max8)."""
 
@@ -164,7 +169,7 @@ class _Planner:
             self.graph[n].function.partition("_")[2]: self.matrix(n, count)
             for n in self.group.nodes
         }
-        return RankPlan(
+        plan = RankPlan(
             title="ranks of rows",
             source=self.matrix(source, self.last(source)),
             values=found.get("values"),
@@ -173,6 +178,7 @@ class _Planner:
             is_descending=self.node.function.startswith("top"),
             rows_each=_rows_each(self.elems(source), self.last(source)),
         )
+        return _as_network(plan)
 
     def running(self) -> RunningPlan:
         """The largest element so far."""
@@ -242,6 +248,17 @@ def _rows_each(elems: Size, cols: Size) -> int | None:
     tiles = max(elems) // max(cols) // LANES
     each = min(SHORT_COLS // max(cols), tiles)
     return each if each >= ROWS_EACH_MIN else None
+
+
+def _as_network(plan: RankPlan) -> RankPlan:
+    """The same by exchanges, where long rows are sorted whole and nobody asks for places."""
+    cols = plan.source.cols
+    is_whole = plan.places is None and plan.count == cols and plan.source.dtype.is_float
+    if not is_whole or not NETWORK_COLS[0] <= max(cols) <= NETWORK_COLS[1]:
+        return plan
+    tiles = -(-max(plan.source.rows) // LANES)
+    each = max(1, min(NETWORK_ELEMS // max(cols), tiles))
+    return replace(plan, is_network=True, rows_each=each)
 
 
 def _widest_search(plan: RankPlan) -> Matrix:

@@ -346,6 +346,8 @@ class RankPlan:
     is_descending: bool
     rows_each: int | None = None
     """Short rows are loaded and stored up to so many for each partition; None for one at a time."""
+    is_network: bool = False
+    """Whether whole rows are sorted by exchanges of pairs, all of a step at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -487,10 +487,11 @@ class ConvolutionPrinter(BandPrinter):
             body.add(f"nisa.nc_matmul(dst={part}, stationary=weights[:size, s, :], moving={own})")
             return
         body.note("The product of both second parts is too small to count.")
-        moving = own.replace("band[:size, ", "band[:size, b, ")
-        with body.block("for a, b in ((0, 0), (0, 1), (1, 0)):"):
+        moving = own.replace("band[:size, ", "band[:size, x_half, ")
+        with body.block("for x_half, w_half in ((0, 0), (0, 1), (1, 0)):"):
             body.add(
-                f"nisa.nc_matmul(dst={part}, stationary=weights[:size, a, s, :], moving={moving})"
+                f"nisa.nc_matmul(dst={part}, stationary=weights[:size, w_half, s, :],"
+                f" moving={moving})"
             )
 
     def _step_in_part(self, step: Step, printer: StepPrinter) -> None:

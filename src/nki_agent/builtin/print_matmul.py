@@ -349,9 +349,9 @@ class MatmulPrinter:
             source.note("The product of both second parts is too small to count.")
             x, w = (
                 text.replace("[:size, ", f"[:size, {part}, ")
-                for text, part in ((stationary, "a"), (moving, "b"))
+                for text, part in ((stationary, "x_half"), (moving, "w_half"))
             )
-            with source.block("for a, b in ((0, 0), (0, 1), (1, 0)):"):
+            with source.block("for x_half, w_half in ((0, 0), (0, 1), (1, 0)):"):
                 source.add(f"nisa.nc_matmul(dst=product, stationary={x}, moving={w})")
 
     def _step(self, step: Step, level: int) -> None:

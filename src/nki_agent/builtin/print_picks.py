@@ -7,6 +7,7 @@ matrix that says which are equal, so that each of them writes the same sum.
 
 from __future__ import annotations
 
+from nki_agent.builtin.picks import LANES
 from nki_agent.builtin.plan import Matrix, PickPlan, RunningPlan
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Number, Size
@@ -23,7 +24,7 @@ LOCALS = frozenset(
 """Names of these stages: a tensor that is called so gets another one."""
 BLOCK_BYTES = 32768
 """Bytes of a row that are moved at a time."""
-LONG_ROW_BYTES = 4096
+LONG_ROW_BYTES = 2048
 """Rows up to this are taken several at a time; transfers of longer ones are long enough."""
 TAKEN_EACH = 16
 """Rows of each partition that are taken together at most."""
@@ -66,6 +67,8 @@ class Names:
 def takes_runs(plan: PickPlan) -> bool:
     """Whether rows are taken whole, several in each partition."""
     if plan.function != "take_rows" or not isinstance(plan.table, Matrix):
+        return False
+    if max(plan.index.rows) <= LANES:
         return False
     return max(plan.table.cols) * plan.table.dtype.itemsize <= LONG_ROW_BYTES
 
@@ -126,6 +129,11 @@ class PickPrinter:
             add("rows = min(PARTITIONS, num_taken - r0)")
             self._load_places()
             block = BLOCK_BYTES // plan.table.dtype.itemsize
+            if max(plan.table.cols) <= block:
+                self.names.tile("tile", "(rows, num_cols)", plan.table.dtype.value)
+                add(f"nisa.dma_copy(dst=tile, src={table}.vector_select(0, places))")
+                add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, :], src=tile)")
+                return
             with self.source.block(f"for c0 in range(0, num_cols, {block}):"):
                 add(f"cols = min({block}, num_cols - c0)")
                 self.names.tile("tile", "(rows, cols)", plan.table.dtype.value)

@@ -44,7 +44,7 @@ from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
 )
-from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
+from nki_agent.builtin.print_ranks import LOWEST, RANK, SORT, RankPrinter
 from nki_agent.builtin.print_reorders import ReorderPrinter
 from nki_agent.builtin.print_resident import ResidentPrinter, resident_helpers
 from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_rows_helpers
@@ -174,7 +174,8 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
     if any(isinstance(s, WITH_PSUM) for s in plan.stages):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
-    if any(isinstance(s, RankPlan) for s in plan.stages):
+    ranks = {s.is_network for s in plan.stages if isinstance(s, RankPlan)}
+    if False in ranks:
         source.add(LOWEST)
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
@@ -185,8 +186,7 @@ def _constants(plan: Plan, source: Source) -> None:
         + resident_helpers(plan)
         + resident_rows_helpers(plan)
     )
-    if any(isinstance(s, RankPlan) for s in plan.stages):
-        helpers.append(RANK)
+    helpers += [RANK] * (False in ranks) + [SORT] * (True in ranks)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
         helpers.append(FLAT_HELPER)
     if any(is_packed(s) for s in plan.stages):

@@ -20,6 +20,11 @@ from nki_agent.chip.spec import ChipSpec
 
 INNER_BYTES = 40_000
 """Bytes of a tile in one partition: two tiles in each order leave some room."""
+LOCALS = frozenset(
+    {"found", "tile", "tiles", "ordered", "index", "first", "count", "lanes", "rows", "o"}
+    | {"target_rows", "r0", "o0"}
+)
+"""Names in the text of such a stage."""
 GAIN_MIN = 4
 """How much longer runs must become."""
 ROWS_MIN = 16
@@ -38,6 +43,8 @@ def plan_reorder(
     if view.op is not Op.VIEW or base.id not in buffers or not base.dtype.is_float:
         return None  # an engine copies whole numbers only as far as float32 holds them
     source, target = buffers[base.id], buffers[node.id]
+    if {source.name, target.name} & LOCALS:
+        return None  # a name of its own would hide the tensor
     if target.strides is not None or source.strides is not None or source.dtype != target.dtype:
         return None
     runs = _runs(captured, node.inputs[0])
