@@ -27,6 +27,7 @@ from nki_agent.corpus.stored import SOLUTIONS, TASKS, UNSOLVED, read_solutions, 
 from nki_agent.corpus.trajectories import find_first
 from nki_agent.farm.executor import Executor
 from nki_agent.train.byte_pairs import make_tokenizer
+from nki_agent.train.reranking import is_reranked
 from nki_agent.train.shelf import Shelf
 from nki_agent.train.short_rows import (
     SINGLE,
@@ -145,6 +146,7 @@ def make_material(
         "taught tasks with one operator": sum(
             r.id in taught and r.level == ONE_OPERATOR for r in train
         ),
+        "taught tasks at another rank": sum(is_reranked(name) for name in taught),
         "dialogues": len(shown),
         "repairs": sum(row.kind != SINGLE for row in made),
         "practice tasks": sum(row.split is Split.VALIDATION for row in rows),

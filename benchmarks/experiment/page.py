@@ -38,7 +38,7 @@ class Parts:
     new: Figures
     """One operator; the graph is not taught."""
     known: Figures
-    """One operator; the graph is taught at other sizes or in another dtype."""
+    """One operator; the graph is taught at other sizes, at another rank or in another dtype."""
     fused: Figures
     """Several operators; the graph is not taught."""
 
@@ -59,7 +59,7 @@ def write_page(
             *_answers(figures, parts.known),
             "## Held-out single operators, graphs that were not taught\n",
             *_table(figures),
-            "## Held-out single operators, taught graphs at other sizes or in another dtype\n",
+            "## Held-out single operators, taught graphs at other sizes, ranks or dtypes\n",
             *_table(parts.known),
             "## Held-out fused operators, graphs that were not taught\n",
             *_table(parts.fused),
@@ -99,12 +99,14 @@ def _head(figures: Figures, counts: Mapping[str, int], plan: ExperimentPlan) -> 
     yield (
         f"{SOURCE}\n"
         f"Taught: {counts['taught tasks']} tasks ({counts['taught tasks with one operator']} of"
-        f" one operator, the others of several) whose prompt and kernel have at most"
+        f" one operator, the others of several; {counts['taught tasks at another rank']} were made"
+        " of the corpus's at another rank) whose prompt and kernel have at most"
         f" {plan.data.tokens_max} tokens each, in {counts['dialogues']} dialogues: single shots at"
-        f" several choices of sizes, and {counts['repairs']} repairs of a planted fault. Held out:"
+        f" several choices of sizes, and {counts['repairs']} repairs: of a kernel for another rank"
+        " or dtype, or of a planted fault. Held out:"
         f" {counts['held-out tasks with one operator']} tasks of one operator,"
-        f" {counts['held-out tasks of taught graphs']} of them of a taught graph at other sizes or"
-        " in another dtype, the others of graphs that were not taught; and"
+        f" {counts['held-out tasks of taught graphs']} of them of a taught graph at other sizes,"
+        " at another rank or in another dtype, the others of graphs that were not taught; and"
         f" {counts['held-out tasks'] - counts['held-out tasks with one operator']} of several"
         " operators. None was chosen by whether it can be solved or is short. The built-in author,"
         f" whose kernels were taught, solves {counts['held-out tasks solved by the author']} of"
@@ -121,7 +123,7 @@ def _head(figures: Figures, counts: Mapping[str, int], plan: ExperimentPlan) -> 
 
 
 def _answers(figures: Figures, known: Figures) -> Iterator[str]:
-    yield "On graphs that were not taught, and (known) on taught ones at other sizes:\n"
+    yield "On new graphs, and (known) on taught ones at other sizes, ranks or dtypes:\n"
     yield SOURCE
     lifted = lift(figures)
     yield (

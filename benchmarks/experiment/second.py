@@ -32,10 +32,10 @@ from nki_agent.train.evaluate import Tried
 from nki_agent.train.short_rows import SINGLE
 from tests.llm.smollm import convert
 
-DIALOGUE_TOKENS: Final = 640
+DIALOGUE_TOKENS: Final = 560
 """Longer ones would take too long on two cores."""
 REPLY_TOKENS: Final = 512
-TURNS: Final = 3
+TURNS: Final = 2
 LORA: Final = LoraPart(
     rank=16,
     alpha=32,
@@ -46,9 +46,9 @@ LORA: Final = LoraPart(
 class SecondPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How much of it."""
 
-    steps: int = 60
-    batch: int = 4
-    tasks: int = 24
+    steps: int = 40
+    batch: int = 2
+    tasks: int = 16
     threads: int = 2
 
 

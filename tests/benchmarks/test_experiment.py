@@ -34,6 +34,7 @@ COUNTED = {
     "vocabulary": 100,
     "taught tasks": 9,
     "taught tasks with one operator": 4,
+    "taught tasks at another rank": 2,
     "dialogues": 10,
     "repairs": 2,
     "held-out tasks of taught graphs": 5,

@@ -11,7 +11,7 @@ from nki_agent.base.hashes import hash_text
 from nki_agent.base.seeds import rng_for
 from nki_agent.corpus.canonical import canonical_graph
 from nki_agent.corpus.record import CorpusTask
-from nki_agent.train.reranking import rerank
+from nki_agent.train.reranking import is_reranked, rerank
 from tests.train.world import make_row
 
 SOURCE = '''"""Each row in units of its root mean square, with a gain."""
@@ -51,6 +51,8 @@ def test_a_task_at_another_rank_computes_the_same_graph() -> None:
         assert canonical_graph(one.source).hash == graph.hash
         assert one.sha256 == hash_text(one.source)
         assert one.id == f"c-norm-r{one.rank}"
+        assert is_reranked(one.id)
+    assert not is_reranked("c-norm")
 
 
 def test_the_last_axis_and_a_rows_gain_stay() -> None:

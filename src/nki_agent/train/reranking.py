@@ -33,6 +33,7 @@ _COUNTS_AXES = re.compile(
     r"|expand|repeat|cat\(|stack|split|chunk|2d|matmul|@|cum|sort|topk|gather|index|scatter"
 )
 """What may mean axes by their place from the front, or other work at another rank."""
+_RERANKED = re.compile(r"-r\d$")
 _SAFE = re.compile(r"\.shape\[-\d:?\]")
 
 Table = dict[str, re.Match[str]]
@@ -63,6 +64,11 @@ def rerank(row: CorpusTask, rng: np.random.Generator) -> CorpusTask | None:
     return msgspec.structs.replace(
         row, id=f"{row.id}-r{rank}", source=source, sha256=hash_text(source), rank=rank
     )
+
+
+def is_reranked(task_id: str) -> bool:
+    """Whether an id is that of a task at another rank."""
+    return _RERANKED.search(task_id) is not None
 
 
 def _read_tables(source: str) -> tuple[dict[str, Table], str] | None:
