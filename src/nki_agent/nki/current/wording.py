@@ -36,8 +36,11 @@ def name_in_words(
 
     def replace(found: re.Match[str]) -> str:
         number = int(found.group(1))
+        named = next((i for i, t in enumerate(tensors) if t.name == f"t{number}"), None)
+        if named not in (None, number):
+            return found.group()  # the kernel itself calls another one so
         if number < len(tensors):
-            if tensors[number].name != f"t{number}":
+            if named is None:
                 return found.group()
             place = makers[number]
         else:  # what this very line was about to make
