@@ -88,7 +88,10 @@ class Figures:
         return sorted(self._by_task(BASE, Mode.SINGLE_SHOT, right))
 
     def share(self, model: str, mode: Mode, pick: Pick = right) -> Interval:
-        """Of the tasks, over all seeds."""
+        """Of the tasks, over all seeds; by Wilson where it is 0, which has no spread."""
+        values = self._by_task(model, mode, pick).values()
+        if not any(values):
+            return wilson(0, len(values))
         return _interval(
             list(self._by_task(model, mode, pick).values()), model, mode, pick.__name__
         )
@@ -134,6 +137,18 @@ class Figures:
             family: (sum(values) / len(values), len(values) // len(self.records))
             for family, values in sorted(found.items())
         }
+
+    def count_apart(self) -> int:
+        """Tasks that have no part in common with any that is taught."""
+        return sum(self._distances[task] >= 1 for task in self.tasks())
+
+    def attempts(self, stage: str) -> tuple[int, float, float]:
+        """Of a stage of GRPO: how many, and the shares that compile and that are right."""
+        drawn = [group for record in self.records for group in record.groups.get(stage, [])]
+        compiles = [paid for group in drawn for paid in group.compiles]
+        rights = [paid for group in drawn for paid in group.right]
+        number = len(compiles)
+        return number, sum(compiles) / max(number, 1), sum(rights) / max(number, 1)
 
     def groups(self) -> Groups:
         """Over both arms and all seeds."""

@@ -74,7 +74,7 @@ class SftPlan(Part, frozen=True, kw_only=True):
 class GrpoPlan(Part, frozen=True, kw_only=True):
     """GRPO of all weights: both rewards alike."""
 
-    steps: int = 24
+    steps: int = 16
     tasks_per_step: int = 6
     attempts: int = 8
     learning_rate: float = 2e-4

@@ -66,6 +66,7 @@ def make_page(records: Path, results: Path) -> Path:
             is_counted=lambda one: one.level == SINGLE and one.task not in known,
         ),
         known=Figures(seeds, shared.distances, is_counted=lambda one: one.task in known),
+        single=Figures(seeds, shared.distances, is_counted=lambda one: one.level == SINGLE),
         fused=Figures(seeds, shared.distances, is_counted=lambda one: one.level == FUSED),
     )
     path = results / "experiment.md"

@@ -46,9 +46,9 @@ LORA: Final = LoraPart(
 class SecondPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How much of it."""
 
-    steps: int = 40
+    steps: int = 24
     batch: int = 2
-    tasks: int = 16
+    tasks: int = 12
     threads: int = 2
 
 

@@ -176,7 +176,7 @@ def test_groups_that_are_level_by_one_reward_are_counted_by_the_other() -> None:
 
 def write(right: dict[str, int]) -> str:
     figures = make_figures(right)
-    parts = Parts(new=figures, known=figures, fused=figures)
+    parts = Parts(new=figures, known=figures, single=figures, fused=figures)
     return write_page(parts, counts=COUNTED, plan=ExperimentPlan(), second=None)
 
 
