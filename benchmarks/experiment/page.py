@@ -211,13 +211,14 @@ def _answer_reward(figures: Figures, known: Figures, reward: str) -> str:
     does = any(gain.low > 0 for gain in gains)
     lost = ", and where the interval is below 0 it loses" if any(g.high < 0 for g in gains) else ""
     return (
-        f"- **Does GRPO with `{reward}` add something?** {_yes(does)}{lost}: over SFT {single} single"
-        f" shot, {loop} with the loop; known: {known_single}, {known_loop}."
+        f"- **Does GRPO with `{reward}` add something?** {_yes(does)}{lost}: over SFT {single}"
+        f" single shot, {loop} with the loop; known: {known_single}, {known_loop}."
     )
 
 
 def _table(figures: Figures) -> Iterator[str]:
     yield f"{SOURCE}\nOf {len(figures.tasks())} tasks, mean of {len(figures.records)} seeds:\n"
+    yield SOURCE
     yield "| model | right, single shot | right, loop | at its first reply | compiles, single |"
     yield "|---|---|---|---|---|"
     for model in figures.models:
@@ -251,6 +252,7 @@ def _distances(figures: Figures) -> Iterator[str]:
     models = [model for model in figures.models if model != BASE]
     ranges = figures.by_distance(SFT, Mode.LOOP)
     heads = [f"{low:g} to {min(high, 1):g} ({tasks} tasks)" for low, high, tasks, _ in ranges]
+    yield SOURCE
     yield f"| model, mode | {' | '.join(heads)} |"
     yield f"|---|{'---|' * len(heads)}"
     for model in models:
@@ -263,6 +265,7 @@ def _distances(figures: Figures) -> Iterator[str]:
 def _stages(figures: Figures, which: str) -> Iterator[str]:
     names = ["no kernel", *(stage.value for stage in Stage)]
     yield f"{SOURCE}\nSingle shots on {which} graphs, over all seeds, by how far they came:\n"
+    yield SOURCE
     yield f"| model | {' | '.join(names)} |"
     yield f"|---|{'---|' * len(names)}"
     for model in figures.models:
@@ -274,6 +277,7 @@ def _stages(figures: Figures, which: str) -> Iterator[str]:
 def _families(figures: Figures) -> Iterator[str]:
     best = SFT
     yield f"{SOURCE}\nKnown graphs by family, {SHOWN[best]}, loop:\n"
+    yield SOURCE
     yield "| family | tasks | right |\n|---|---|---|"
     for family, (share, tasks) in figures.families(best, Mode.LOOP).items():
         yield f"| {family} | {tasks} | {100 * share:.0f} % |"
