@@ -34,7 +34,7 @@ from tests.llm.smollm import convert
 
 DIALOGUE_TOKENS: Final = 560
 """Longer ones would take too long on two cores."""
-REPLY_TOKENS: Final = 512
+REPLY_TOKENS: Final = 448
 TURNS: Final = 2
 LORA: Final = LoraPart(
     rank=16,
@@ -46,9 +46,9 @@ LORA: Final = LoraPart(
 class SecondPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How much of it."""
 
-    steps: int = 24
+    steps: int = 16
     batch: int = 2
-    tasks: int = 12
+    tasks: int = 8
     threads: int = 2
 
 
@@ -63,9 +63,9 @@ def make_config(folder: Path, plan: SecondPlan) -> SftConfig:
         batch=plan.batch,
         like_lengths=True,
         steps=plan.steps,
-        save_steps=20,
+        save_steps=8,
         keep=1,
-        log_steps=5,
+        log_steps=2,
     )
 
 

@@ -191,7 +191,7 @@ def test_an_answer_is_no_where_its_interval_holds_nothing() -> None:
 
 def test_every_paragraph_with_a_figure_names_its_source() -> None:
     paragraphs = write({SFT: 10}).split("\n\n")
-    bare = [p for p in paragraphs if " %" in p and "<!-- from" not in p and "|" not in p]
+    bare = [p for p in paragraphs if " %" in p and "<!-- from" not in p]
     assert bare == []
 
 
