@@ -149,7 +149,7 @@ MODELS = {
     "scripted/nope": "cannot read the script",
     "scripted/.": "cannot read the script",
     "scripted/broken.jsonl": "not a reply",
-    "scripted/binary.jsonl": "not UTF-8",
+    "scripted/binary.jsonl": "not text in UTF-8",
     "builtins": "did you mean `builtin`",
     "builtin/": "no model",
     "": "no model",

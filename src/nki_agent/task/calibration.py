@@ -357,7 +357,7 @@ def _settle_family(
         )
         return STANDARD_SCALE
     rung, needed = found
-    if rung.factor != rungs[0].factor:
+    if rung.factor != rungs[0].factor and not rung.has_outliers:
         state.notes.append(
             f"{family} trials scale inputs by {rung.factor:g}: the reference does not survive "
             f"{rungs[0].factor:g}"

@@ -143,7 +143,8 @@ def _answer(make: Callable[[], Program], files: Mapping[str, str], script: str =
 
 def _in_words(diagnostic: Diagnostic, files: Mapping[str, str]) -> Diagnostic:
     recorder = STATE.recorder
-    if not isinstance(recorder, Recorder):
+    # A kernel may raise one of its own with anything in it.
+    if not (isinstance(recorder, Recorder) and isinstance(diagnostic, Diagnostic)):
         return diagnostic
     return name_in_words(diagnostic, recorder.tensors, recorder.makers(), files)
 
