@@ -32,3 +32,9 @@ def test_what_is_no_text_says_why(tmp_path: Path) -> None:
             read_text(path, 3)
         found[path] = str(caught.value)
     assert found == why
+
+
+@pytest.mark.parametrize("name", ["x\0y", "a" * 5000])
+def test_path_that_no_file_can_have_is_unreadable(name: str) -> None:
+    with pytest.raises(UnreadableError, match="cannot be read"):
+        read_text(Path(name))

@@ -17,6 +17,16 @@ TEXT_BYTES_MAX = 2 << 20
 class UnreadableError(Exception):
     """A text cannot be read; the message says why, and follows the file's name."""
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such file; to look again may raise for a path that can't be one."""
+        return isinstance(self.__cause__, FileNotFoundError)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return isinstance(self.__cause__, IsADirectoryError)
+
 
 class TooLargeError(Exception):
     """The file holds more than the limit."""
@@ -69,3 +79,5 @@ def read_text(path: Path, limit: int = TEXT_BYTES_MAX, *, takes_pipe: bool = Fal
         raise UnreadableError("is not text in UTF-8") from error
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UnreadableError(f"cannot be read: {error}") from error  # a zero byte in the path

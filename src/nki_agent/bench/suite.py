@@ -194,7 +194,7 @@ def read_record(folder: Path) -> SuiteRecord:
     try:
         data = read_text(file, RECORD_BYTES_MAX)
     except UnreadableError as error:
-        what = f"`{file}` {error}" if file.exists() else f"`{folder}` holds no suite"
+        what = f"`{folder}` holds no suite" if error.is_missing else f"`{file}` {error}"
         raise UsageError(what, hint=hint) from error
     try:
         record = msgspec.toml.decode(data, type=SuiteRecord)

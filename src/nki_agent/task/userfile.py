@@ -184,9 +184,9 @@ def read_source(path: Path) -> str:
     try:
         return read_text(path, SOURCE_BYTES_MAX)
     except UnreadableError as error:
-        if not path.exists():
+        if error.is_missing:
             raise TaskError(f"no file {path.name} in {path.parent}") from error
-        hint = "give a Python file" if path.is_dir() else ""
+        hint = "give a Python file" if error.is_folder else ""
         raise TaskError(f"{path.name} {error}", hint=hint) from error
 
 

@@ -66,7 +66,7 @@ def read_source(path: Path) -> str:
     try:
         return read_text(path, SOURCE_BYTES_MAX)
     except UnreadableError as error:
-        if not path.exists():
+        if error.is_missing:
             raise UsageError(f"no file `{path}`", hint="check the path") from error
         raise UsageError(f"`{path}` {error}", hint="name a Python file") from error
 
