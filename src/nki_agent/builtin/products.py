@@ -158,8 +158,32 @@ class MatmulPlanner:
             is_split=choices.split_products
             and dtype is DType.FLOAT32
             and max(m) >= SPLIT_ROWS_MIN
-            and not (self.group.loop or blocks[3]),
+            and not (self.group.loop or blocks[3] or self._makes_scores()),
         )
+
+    def _makes_scores(self) -> bool:
+        """Whether exponentials of the product are weights of another one.
+
+        A score's error is a share of its size, and its exponential errs by as much as that: halves
+        of large scores are wrong on a rare draw, though right on most.
+        """
+        users = self.graph.users()
+        waiting = [(i, False) for i in self.group.nodes if self.graph[i].op is Op.MATMUL]
+        seen = set(waiting)
+        while waiting:
+            node_id, is_exponential = waiting.pop()
+            for reader in users[node_id]:
+                if reader < 0:
+                    continue
+                node = self.graph[reader]
+                if node.op is Op.MATMUL and is_exponential:
+                    return True
+                is_exp = node.op is Op.SOFTMAX or node.function == "exp"
+                found = (reader, is_exponential or is_exp)
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+        return False
 
     def _is_made(self, node_id: int) -> bool:
         """Whether another stage makes a value."""
