@@ -133,16 +133,21 @@ def test_float32_product_of_halves_is_taken_and_right(
     assert max(out.ratio for trial in verdict.trials for out in trial.outputs) < HALF
 
 
-def test_scores_of_a_softmax_that_weighs_are_whole(make_task: MakeTask) -> None:
-    weighed = Operator(
-        "weighed",
-        "(torch.softmax(x @ y, dim=-1) + 0.5) @ z",
-        ((300, 200), (200, 600), (600, 70)),
-    )
-    text = write_kernel(
-        make_task(weighed.source("float32")), Target.TRN2, choices=Choices(split_products=True)
-    )
-    assert text.count("for x_half, w_half in ((0, 0), (0, 1), (1, 0)):") == 1
+@pytest.mark.parametrize(
+    ("text", "halved"),
+    [
+        ("(torch.softmax(x @ y, dim=-1) + 0.5) @ z", 1),
+        ("torch.exp(x @ y) + z", 0),
+        ("torch.logsumexp(x @ y, dim=-1, keepdim=True) + z", 1),
+    ],
+)
+def test_products_whose_exponentials_count_are_whole(
+    text: str, halved: int, make_task: MakeTask
+) -> None:
+    shapes = ((300, 200), (200, 600), (600, 70) if "@ z" in text else (300, 1))
+    task = make_task(Operator("weighed", text, shapes).source("float32"))
+    kernel = write_kernel(task, Target.TRN2, choices=Choices(split_products=True))
+    assert kernel.count("for x_half, w_half in ((0, 0), (0, 1), (1, 0)):") == halved
 
 
 NAMED = """

@@ -162,10 +162,10 @@ class MatmulPlanner:
         )
 
     def _makes_scores(self) -> bool:
-        """Whether exponentials of the product are weights of another one.
+        """Whether exponentials of the product are a result or go into another product.
 
         A score's error is a share of its size, and its exponential errs by as much as that: halves
-        of large scores are wrong on a rare draw, though right on most.
+        of large scores are wrong on a rare draw, though right on most. A logarithm takes it back.
         """
         users = self.graph.users()
         waiting = [(i, False) for i in self.group.nodes if self.graph[i].op is Op.MATMUL]
@@ -173,17 +173,19 @@ class MatmulPlanner:
         while waiting:
             node_id, is_exponential = waiting.pop()
             for reader in users[node_id]:
+                if is_exponential and (reader < 0 or self.graph[reader].op is Op.MATMUL):
+                    return True
                 if reader < 0:
                     continue
-                node = self.graph[reader]
-                if node.op is Op.MATMUL and is_exponential:
-                    return True
-                is_exp = node.op is Op.SOFTMAX or node.function == "exp"
-                found = (reader, is_exponential or is_exp)
+                found = (reader, self._is_exponential(reader, before=is_exponential))
                 if found not in seen:
                     seen.add(found)
                     waiting.append(found)
         return False
+
+    def _is_exponential(self, node_id: int, *, before: bool) -> bool:
+        node = self.graph[node_id]
+        return node.function in {"exp", "softmax"} or (before and node.function != "log")
 
     def _is_made(self, node_id: int) -> bool:
         """Whether another stage makes a value."""
