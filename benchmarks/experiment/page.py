@@ -217,6 +217,9 @@ def _answer_reward(figures: Figures, known: Figures, reward: str) -> str:
 
 
 def _table(figures: Figures) -> Iterator[str]:
+    if not figures.tasks():
+        yield "No task is held out.\n"
+        return
     yield f"Of {len(figures.tasks())} tasks, mean of {len(figures.records)} seeds:\n\n{SOURCE}"
     yield "| model | right, single shot | right, loop | at its first reply | compiles, single |"
     yield "|---|---|---|---|---|"
