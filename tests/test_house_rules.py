@@ -63,7 +63,7 @@ def test_module_is_named_for_what_it_defines() -> None:
 
 def test_tests_mirror_the_rooms() -> None:
     rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
-    beside = {"benchmarks", "conformance", "cheats", "e2e", "fuzz"}
+    beside = {"conformance", "cheats", "e2e", "fuzz"}
     folders = {p.name for p in (ROOT / "tests").iterdir() if any(p.glob("**/*.py"))}
     assert folders - rooms - beside == set()
 
