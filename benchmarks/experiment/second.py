@@ -12,15 +12,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import torch
 
 from benchmarks.experiment.material import Material
 from benchmarks.experiment.stages import run_logged
+from nki_agent.agent.ablation import PromptKind
 from nki_agent.agent.episode import Mode
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.jsonl import read_lines
+from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.corpus.record import Split
 from nki_agent.corpus.stored import TASKS, read_tasks
+from nki_agent.farm.local import LocalExecutor
+from nki_agent.train.benches import make_bench, make_way
 from nki_agent.train.config import (
     DataPart,
+    GenerationPart,
     HardwarePart,
     LoraPart,
     ModelPart,
@@ -28,14 +35,15 @@ from nki_agent.train.config import (
     SftConfig,
     write_config,
 )
-from nki_agent.train.evaluate import Tried
+from nki_agent.train.evaluate import Tried, choose, evaluate
+from nki_agent.train.shelf import Shelf
 from nki_agent.train.short_rows import SINGLE
+from nki_agent.train.weights import load_model, load_template
 from tests.llm.smollm import convert
 
 DIALOGUE_TOKENS: Final = 560
 """Longer ones would take too long on two cores."""
 REPLY_TOKENS: Final = 448
-TURNS: Final = 2
 LORA: Final = LoraPart(
     rank=16,
     alpha=32,
@@ -85,25 +93,13 @@ def carry_out(
         say(f"SmolLM2-135M: {what}")
         run_logged(list(arguments), folder, what=what, threads=plan.threads, clock=clock)
 
-    def measure(name: str, model: Path, mode: Mode) -> list[Tried]:
-        done = folder / f"{name}-{mode.value}.jsonl"
-        if not done.exists():
-            part = done.with_suffix(".part")
-            part.unlink(missing_ok=True)
-            how = ["--tasks", str(plan.tasks), "--mode", mode.value, "--turns", str(TURNS)]
-            how += ["--reply-tokens", str(REPLY_TOKENS), "--out", str(part)]
-            corpus = str(folder / "corpus")
-            run(f"measure {name}, {mode.value}", "train", "evaluate", str(model), corpus, *how)
-            part.replace(done)
-        return [msgspec.convert(line, Tried) for line in read_lines(done)]
-
-    before = measure("base", folder / "base", Mode.SINGLE_SHOT)
     if not (folder / "sft" / "summary.json").exists():
         run("train sft", "train", "sft", str(config), "--out", str(folder / "sft"))
     if not (folder / "merged").exists():
         run("merge", "train", "merge", str(folder / "sft"), str(folder / "merged"))
-    after = measure("sft", folder / "merged", Mode.SINGLE_SHOT)
-    loop = measure("sft", folder / "merged", Mode.LOOP)
+    say("SmolLM2-135M: measure sft and base")
+    after = measure(folder, ModelPart(path=str(folder / "merged"), dtype="float32"), plan)
+    before = measure(folder, ModelPart(path=str(folder / "base"), dtype="float32"), plan)
     summary = msgspec.json.decode((folder / "sft" / "summary.json").read_bytes())
     seen = plan.steps * plan.batch
     return {
@@ -116,9 +112,37 @@ def carry_out(
         "before": _count(before),
         "after": _count(after),
         "after_compiled": sum(tried.is_compiled for tried in after),
-        "loop": _count(loop),
         "loss": summary["final"].get("loss"),
     }
+
+
+def measure(folder: Path, part: ModelPart, plan: SecondPlan) -> list[Tried]:
+    """Single shots at some held-out tasks, in this process: bfloat16 is slow on most CPUs."""
+    done = folder / f"{Path(part.path).name}.jsonl"
+    if not done.exists():
+        torch.set_num_threads(plan.threads)
+        generation = GenerationPart(
+            temperature=0.0,
+            reply_tokens=REPLY_TOKENS,
+            mode=Mode.SINGLE_SHOT,
+            prompt=PromptKind.SHORT,
+        )
+        way = make_way(generation, load_template(part), target=DEFAULT_TARGET)
+        shelf = Shelf(folder / "corpus", folder=folder / "tasks")
+        rows = choose(shelf.list_split(Split.TEST.value), plan.tasks, seed=0)
+        with LocalExecutor() as executor:
+            bench = make_bench(
+                load_model(part),
+                way,
+                temperature=0.0,
+                seed=0,
+                executor=executor,
+                clock=SystemClock(),
+            )
+            tried = list(evaluate(rows, bench, shelf, seed=0))
+        shelf.close()
+        done.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in tried))
+    return [msgspec.convert(line, Tried) for line in read_lines(done)]
 
 
 def _write_single(folder: Path, material: Material) -> None:
