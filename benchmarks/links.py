@@ -6,7 +6,7 @@ what one process sent a step, the time of a step in the second half of the run, 
 faster than whole gradients, the loss on held-out text after equal steps, and the seconds after
 which the loss of training came within 2 % of where whole gradients ended.
 
-    python benchmarks/links.py [--steps N] [--mbit 10 ...] [--only top-k ...] [--json]
+    python -m benchmarks.links [--steps N] [--mbit 10 ...] [--only top-k ...] [--json]
 """
 
 from __future__ import annotations

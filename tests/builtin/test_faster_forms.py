@@ -138,6 +138,7 @@ def test_float32_product_of_halves_is_taken_and_right(
     [
         ("(torch.softmax(x @ y, dim=-1) + 0.5) @ z", 1),
         ("torch.exp(x @ y) + z", 0),
+        ("torch.topk(x @ y, 8, dim=-1).values + z", 0),
         ("torch.logsumexp(x @ y, dim=-1, keepdim=True) + z", 1),
     ],
 )

@@ -162,10 +162,11 @@ class MatmulPlanner:
         )
 
     def _makes_scores(self) -> bool:
-        """Whether exponentials of the product are a result or go into another product.
+        """Whether exponentials of the product count, or its order does.
 
         A score's error is a share of its size, and its exponential errs by as much as that: halves
         of large scores are wrong on a rare draw, though right on most. A logarithm takes it back.
+        Nor may two scores that are nearly equal change places where one of them is chosen.
         """
         users = self.graph.users()
         waiting = [(i, False) for i in self.group.nodes if self.graph[i].op is Op.MATMUL]
@@ -173,10 +174,14 @@ class MatmulPlanner:
         while waiting:
             node_id, is_exponential = waiting.pop()
             for reader in users[node_id]:
-                if is_exponential and (reader < 0 or self.graph[reader].op is Op.MATMUL):
-                    return True
                 if reader < 0:
+                    if is_exponential:
+                        return True
                     continue
+                if (is_exponential and self.graph[reader].op is Op.MATMUL) or (
+                    self.graph[reader].op is Op.PICK
+                ):
+                    return True
                 found = (reader, self._is_exponential(reader, before=is_exponential))
                 if found not in seen:
                     seen.add(found)

@@ -124,7 +124,7 @@ class LinksPart(_Part, frozen=True, kw_only=True):
     """`top-k`: time for sending, as a share of a step's computing; how much is sent follows it."""
     ratio_min: Annotated[float, Meta(gt=0, le=1)] = 0.5
     """`top-k`: the least share of elements that is sent, however slow a link is. Less is faster and
-    learns less from a step; `python benchmarks/links.py` measures both."""
+    learns less from a step; `python -m benchmarks.links` measures both."""
     warmup_steps: Annotated[int, Meta(ge=0)] = 100
     """`top-k`: in which the least share falls from all to `ratio_min`: what comes late in the first
     steps costs the most."""
