@@ -14,7 +14,8 @@ from benchmarks.experiment.material import Material, choose_from, make_material
 from benchmarks.experiment.plan import ExperimentPlan, read_plan
 from benchmarks.experiment.stages import SeedRun
 from nki_agent.base.clock import SystemClock
-from nki_agent.base.errors import MachineError, UsageError
+from nki_agent.base.errors import MachineError, NkiAgentError, UsageError
+from nki_agent.cli.command import report_error
 from nki_agent.farm.local import LocalExecutor
 
 
@@ -67,7 +68,14 @@ def settle_plan(folder: Path, plan: ExperimentPlan) -> None:
 
 
 def main() -> None:
-    """Read the options and carry out what they ask for."""
+    """Read the options and carry out what they ask for; an error is a line and an exit code."""
+    try:
+        _carry_out()
+    except NkiAgentError as error:
+        sys.exit(report_error(error))
+
+
+def _carry_out() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs/experiment"))
     parser.add_argument("--corpus", type=Path, help="a corpus folder; made where not given")

@@ -18,7 +18,9 @@ import msgspec
 
 from nki_agent.base.errors import TaskError
 from nki_agent.base.hashes import hash_text
+from nki_agent.base.jsonl import encode_lines
 from nki_agent.base.seeds import rng_for
+from nki_agent.base.writing import write_whole
 from nki_agent.corpus.canonical import canonical_graph
 from nki_agent.corpus.nodes import GraphError
 from nki_agent.corpus.record import CorpusTask, Family, Split
@@ -122,9 +124,7 @@ def _is_of_graph(row: CorpusTask) -> bool:
 def write_tasks(rows: Iterable[CorpusTask], folder: Path) -> None:
     """A corpus folder that `nki-agent data` and `nki-agent train` take."""
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{TASKS}.part"
-    part.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-    part.replace(folder / TASKS)
+    write_whole(folder / TASKS, encode_lines(rows))
 
 
 def find_known(rows: Iterable[CorpusTask]) -> set[str]:

@@ -11,11 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.experiment.record import Group, SeedRecord, Try, tries_name
+from benchmarks.experiment.record import Group, SeedRecord, tries_name
 from benchmarks.experiment.stages import BASE, MODELS, SFT
 from nki_agent.agent.episode import Mode
 from nki_agent.base.seeds import rng_for
 from nki_agent.bench.intervals import Interval, bootstrap, mean, wilson
+from nki_agent.train.evaluate import Try
 from nki_agent.train.groups import is_equal
 
 Pick = Callable[[Try], bool]
@@ -89,12 +90,10 @@ class Figures:
 
     def share(self, model: str, mode: Mode, pick: Pick = right) -> Interval:
         """Of the tasks, over all seeds; by Wilson where it is 0, which has no spread."""
-        values = self._by_task(model, mode, pick).values()
+        values = list(self._by_task(model, mode, pick).values())
         if not any(values):
             return wilson(0, len(values))
-        return _interval(
-            list(self._by_task(model, mode, pick).values()), model, mode, pick.__name__
-        )
+        return _interval(values, model, mode, pick.__name__)
 
     def of_seed(self, record: SeedRecord, model: str, mode: Mode, pick: Pick = right) -> float:
         """Of the tasks, in one seed."""

@@ -6,7 +6,7 @@ not at all, and one that is there is not made again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,8 @@ from transformers import AutoTokenizer, Qwen3MoeConfig, Qwen3MoeForCausalLM
 from benchmarks.experiment.choosing import SINGLE as ONE_OPERATOR
 from benchmarks.experiment.choosing import Counts, choose_tasks, find_known, vary_ranks, write_tasks
 from benchmarks.experiment.plan import DataPlan, ExperimentPlan, ModelPlan
-from nki_agent.base.jsonl import read_lines
+from nki_agent.base.jsonl import encode_lines, read_lines
+from nki_agent.base.writing import write_whole
 from nki_agent.corpus.canonical import canonical_graph
 from nki_agent.corpus.distances import measure_distances
 from nki_agent.corpus.record import CorpusTask, Split
@@ -98,9 +99,8 @@ def choose_from(corpus: Path, material: Material, plan: DataPlan) -> None:
     ids = {row.id for row in rows}
     for name in (SOLUTIONS, UNSOLVED):
         if (corpus / name).exists():
-            _write_lines(
-                material.corpus / name, [o for o in read_lines(corpus / name) if o["task"] in ids]
-            )
+            kept = [line for line in read_lines(corpus / name) if line["task"] in ids]
+            write_whole(material.corpus / name, encode_lines(kept))
     others = vary_ranks(rows, single=plan.ranks_single, fused=plan.ranks_fused)
     write_tasks([*rows, *others], material.corpus)
 
@@ -129,14 +129,14 @@ def make_material(
     ]
     by_id = {row.id: row for row in train}
     shown = list(vary_all(made, by_id, plan))
-    _write_lines(material.dialogues, shown)
+    write_whole(material.dialogues, encode_lines(shown))
     say("distances of the held-out tasks")
     taught = {row.id.rpartition("/")[0] for row in made}
     graphs = {row.id: canonical_graph(row.source) for row in rows if _counts(row, taught)}
     distances = measure_distances([row for row in rows if row.id in graphs], graphs)
-    material.distances.write_bytes(msgspec.json.format(msgspec.json.encode(distances), indent=1))
+    write_whole(material.distances, msgspec.json.format(msgspec.json.encode(distances), indent=1))
     known = find_known(row for row in rows if _counts(row, taught))
-    material.known.write_bytes(msgspec.json.encode(sorted(known)))
+    write_whole(material.known, msgspec.json.encode(sorted(known)))
     counts = {
         "training tasks": len(train),
         "training tasks with one operator": sum(row.level == ONE_OPERATOR for row in train),
@@ -161,7 +161,7 @@ def make_material(
         "vocabulary": len(tokenizer),
     }
     shelf.close()
-    material.counts.write_bytes(msgspec.json.format(msgspec.json.encode(counts), indent=1))
+    write_whole(material.counts, msgspec.json.format(msgspec.json.encode(counts), indent=1))
 
 
 def fits(task: ShortTask, tokenizer: Any, tokens_max: int) -> bool:
@@ -243,9 +243,3 @@ def _load_tokenizer(material: Material, tasks: Sequence[ShortTask], plan: DataPl
 
 def _counts(row: CorpusTask, taught: set[str]) -> bool:
     return row.split is Split.TEST or row.id in taught
-
-
-def _write_lines(path: Path, rows: Iterable[Any]) -> None:
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-    part.replace(path)

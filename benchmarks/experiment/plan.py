@@ -11,6 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from nki_agent.base.bounded import UnreadableError, read_text
+from nki_agent.base.errors import UsageError
+
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of a plan."""
@@ -107,7 +110,14 @@ class ExperimentPlan(Part, frozen=True, kw_only=True):
 
 
 def read_plan(path: Path | None) -> ExperimentPlan:
-    """The plan in a file, or the one above."""
+    """The plan in a file, or the one above.
+
+    Raises:
+        UsageError: it cannot be read, or a key or value of it is not known.
+    """
     if path is None:
         return ExperimentPlan()
-    return msgspec.convert(tomllib.loads(path.read_text("utf-8")), ExperimentPlan)
+    try:
+        return msgspec.convert(tomllib.loads(read_text(path)), ExperimentPlan)
+    except (UnreadableError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"the plan {path}: {error}") from error

@@ -8,38 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from benchmarks.experiment.stages import MODELS, REWARDS, SFT, grpo_name
 from nki_agent.agent.episode import Mode
 from nki_agent.base.jsonl import read_lines
-from nki_agent.train.evaluate import Tried
+from nki_agent.train.evaluate import Try
 from nki_agent.train.folder import TrainingFolder
-from nki_agent.verify.verdict import Stage
 
 MEASURES: Final = ("loss", "reward", "right", "compiled", "mean_token_accuracy")
-
-
-class Try(msgspec.Struct, frozen=True, kw_only=True):
-    """One held-out task by one model."""
-
-    task: str
-    level: int
-    family: str
-    stage: Stage | None
-    turns: int
-
-    @property
-    def is_right(self) -> bool:
-        """Whether it was solved."""
-        return self.stage is Stage.RIGHT
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether its last kernel could be run."""
-        return self.stage in (Stage.WRONG, Stage.RIGHT)
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +63,8 @@ def read_record(folder: Path, *, seed: int) -> SeedRecord:
             path = folder / "evaluations" / f"{tries_name(model, mode)}.jsonl"
             if path.exists():
                 tries[tries_name(model, mode)] = sorted(
-                    (_make_try(line) for line in read_lines(path)), key=lambda one: one.task
+                    (msgspec.convert(line, Try) for line in read_lines(path)),
+                    key=lambda one: one.task,
                 )
     stages = list(read_lines(folder / "stages.jsonl"))
     wall_s: dict[str, float] = defaultdict(float)
@@ -119,17 +99,6 @@ def write_record(record: SeedRecord, path: Path) -> None:
 def load_record(path: Path) -> SeedRecord:
     """One that was written."""
     return msgspec.json.decode(path.read_bytes(), type=SeedRecord)
-
-
-def _make_try(line: Any) -> Try:
-    tried = msgspec.convert(line, Tried)
-    return Try(
-        task=tried.task,
-        level=tried.level,
-        family=tried.family,
-        stage=tried.stage,
-        turns=tried.turns,
-    )
 
 
 def _read_groups(folder: TrainingFolder) -> list[Group]:

@@ -7,6 +7,7 @@ tokenizer writes a kernel in several times as many tokens as ours, so that it se
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -14,15 +15,21 @@ from typing import Any, Final
 import msgspec
 import torch
 
+from benchmarks.experiment.carrying import say
+from benchmarks.experiment.choosing import SINGLE as ONE_OPERATOR
+from benchmarks.experiment.choosing import write_tasks
 from benchmarks.experiment.material import Material
 from benchmarks.experiment.stages import run_logged
 from nki_agent.agent.ablation import PromptKind
 from nki_agent.agent.episode import Mode
 from nki_agent.base.clock import SystemClock
-from nki_agent.base.jsonl import read_lines
+from nki_agent.base.errors import NkiAgentError
+from nki_agent.base.jsonl import encode_lines, read_lines
+from nki_agent.base.writing import write_whole
 from nki_agent.chip.spec import DEFAULT_TARGET
+from nki_agent.cli.command import report_error
 from nki_agent.corpus.record import Split
-from nki_agent.corpus.stored import TASKS, read_tasks
+from nki_agent.corpus.stored import read_tasks
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.train.benches import make_bench, make_way
 from nki_agent.train.config import (
@@ -141,23 +148,20 @@ def measure(folder: Path, part: ModelPart, plan: SecondPlan) -> list[Tried]:
             )
             tried = list(evaluate(rows, bench, shelf, seed=0))
         shelf.close()
-        done.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in tried))
+        write_whole(done, encode_lines(tried))
     return [msgspec.convert(line, Tried) for line in read_lines(done)]
 
 
 def _write_single(folder: Path, material: Material) -> None:
     """A corpus of the held-out single operators, and the dialogues about taught ones."""
-    corpus = folder / "corpus"
-    corpus.mkdir(exist_ok=True)
-    rows = [row for row in read_tasks(material.corpus).good if row.level == 1]
-    (corpus / TASKS).write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    rows = [row for row in read_tasks(material.corpus).good if row.level == ONE_OPERATOR]
+    write_tasks(rows, folder / "corpus")
     lines = [
         line
         for line in read_lines(material.dialogues)
-        if line["level"] == 1 and line["kind"] == SINGLE
+        if line["level"] == ONE_OPERATOR and line["kind"] == SINGLE
     ]
-    data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
-    (folder / "dialogues.jsonl").write_bytes(data)
+    write_whole(folder / "dialogues.jsonl", encode_lines(lines))
 
 
 def _count(tried: list[Tried]) -> int:
@@ -166,15 +170,22 @@ def _count(tried: list[Tried]) -> int:
 
 def main() -> None:
     """Read the options, carry it out, and write the record beside those of the seeds."""
+    try:
+        _carry_out()
+    except NkiAgentError as error:
+        sys.exit(report_error(error))
+
+
+def _carry_out() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs/experiment"))
     parser.add_argument("--steps", type=int, default=SecondPlan().steps)
     parser.add_argument("--records", type=Path, default=Path("docs/results/experiment"))
     options = parser.parse_args()
     plan = SecondPlan(steps=options.steps)
-    found = carry_out(options.out / "smollm2", Material(options.out / "material"), plan, say=print)
+    found = carry_out(options.out / "smollm2", Material(options.out / "material"), plan, say=say)
     options.records.mkdir(parents=True, exist_ok=True)
-    (options.records / "smollm2.json").write_bytes(msgspec.json.encode(found) + b"\n")
+    write_whole(options.records / "smollm2.json", msgspec.json.encode(found) + b"\n")
 
 
 if __name__ == "__main__":

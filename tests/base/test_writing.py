@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from nki_agent.base.errors import MachineError, UsageError
-from nki_agent.base.writing import SHORTAGES, NewFolder, new_folder, path_error, write_text, writing
+from nki_agent.base.writing import (
+    SHORTAGES,
+    NewFolder,
+    new_folder,
+    path_error,
+    write_text,
+    write_whole,
+    writing,
+)
 
 
 def fill_up(path: Path) -> None:
@@ -90,3 +98,12 @@ def test_folder_below_a_file_is_refused_and_makes_nothing(tmp_path: Path) -> Non
     ):
         pass
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_file_is_written_whole_or_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_whole(path, b"old")
+    (tmp_path / "a.json.part").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"

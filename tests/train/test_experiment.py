@@ -12,13 +12,14 @@ from benchmarks.experiment.choosing import Counts, choose_tasks, find_known
 from benchmarks.experiment.drawing import smooth
 from benchmarks.experiment.figures import Figures, count_groups, lift
 from benchmarks.experiment.page import Parts, write_page
-from benchmarks.experiment.plan import ExperimentPlan
-from benchmarks.experiment.record import Group, SeedRecord, Try, load_record, write_record
+from benchmarks.experiment.plan import ExperimentPlan, read_plan
+from benchmarks.experiment.record import Group, SeedRecord, load_record, write_record
 from benchmarks.experiment.report import Shared, make_page
 from benchmarks.experiment.stages import BASE, MODELS, SFT
 from nki_agent.agent.episode import Mode
 from nki_agent.base.errors import UsageError
 from nki_agent.corpus.record import BoundKind, CorpusTask, Family, Split
+from nki_agent.train.evaluate import Try
 from nki_agent.verify.verdict import Stage
 
 COUNTS = Counts(
@@ -228,3 +229,12 @@ def test_another_plan_is_refused_in_a_folder_that_was_begun(tmp_path: Path) -> N
 def test_a_smoothed_curve_is_shorter_by_its_window() -> None:
     assert smooth([1.0, 1.0, 1.0, 1.0, 1.0, 2.0]) == [1.0, 1.2]
     assert smooth([1.0]) == []
+
+
+@pytest.mark.parametrize(("text", "said"), [(None, "is not there"), ("x = 1", "unknown field `x`")])
+def test_plan_that_is_none_is_named(text: str | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        read_plan(path)

@@ -16,7 +16,7 @@ import msgspec
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_bytes
-from nki_agent.base.writing import NewFolder, path_error
+from nki_agent.base.writing import NewFolder, path_error, write_whole
 
 HASH_DIGITS = 6
 SUBJECT_LENGTH_MAX = 48
@@ -83,13 +83,7 @@ class RunFolder:
 
     def write_json(self, path: Path, record: Any) -> None:
         """One record as indented JSON with a final newline: all of it, or no file."""
-        part = path.with_name(f"{path.name}.part")
-        try:
-            part.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-            part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
+        write_whole(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
 
 
 def make_run_folder(

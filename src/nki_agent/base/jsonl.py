@@ -6,7 +6,7 @@ cut off, and empty ones, which editors leave.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,11 @@ def append_line(path: Path, record: Any) -> None:
     data = msgspec.json.encode(record) + b"\n"
     with path.open("ab") as file:
         file.write(data)
+
+
+def encode_lines(records: Iterable[Any]) -> bytes:
+    """Records as the whole of a file."""
+    return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def read_lines(path: Path) -> Iterator[Any]:

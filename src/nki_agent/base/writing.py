@@ -32,6 +32,18 @@ def path_error(what: str, error: OSError, *, hint: str = "") -> UsageError | Mac
     return UsageError(message, hint=hint)
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a crash or a full disk leaves the old one or the new one."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
 def write_text(path: Path, text: str, *, what: str = "write") -> None:
     """Write a file that the user named: see `writing`."""
     with writing(path, what=what):

@@ -24,8 +24,8 @@ from nki_agent.base.hashes import hash_bytes, hash_files
 
 SUITE_FILE: Final = "suite.toml"
 SCHEMA: Final = 1
-RECORD_BYTES_MAX: Final = 64 << 20
 """Raised by every change that an older reader would misread."""
+RECORD_BYTES_MAX: Final = 64 << 20
 TASKS: Final = Path(__file__).parent / "tasks"
 INDEX: Final = Path(__file__).parent / "tasks.toml"
 BUILTIN: Final = "nkibench-250"

@@ -21,7 +21,7 @@ from nki_agent.base.jsonl import append_line
 from nki_agent.base.writing import new_folder, path_error, writing
 from nki_agent.chip.spec import DEFAULT_TARGET
 from nki_agent.cli.ablating import PROMPT_HELP
-from nki_agent.cli.command import ExitCode, guard
+from nki_agent.cli.command import ExitCode, guard, make_group
 from nki_agent.cli.inputs import JSON_HELP, TARGET_HELP, read_target
 from nki_agent.cli.screen import say, show, show_json
 from nki_agent.farm.local import LocalExecutor
@@ -51,17 +51,9 @@ class Choice:
     seed: int
 
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+app = make_group(
+    "Train a model to write kernels: on dialogues, then by what the judge says of its own."
 )
-
-
-@app.callback()
-def train() -> None:
-    """Train a model to write kernels: on dialogues, then by what the judge says of its own."""
 
 
 @app.command()

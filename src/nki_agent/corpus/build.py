@@ -17,6 +17,7 @@ import msgspec
 
 from nki_agent.base.errors import MachineError, UsageError
 from nki_agent.base.hashes import hash_bytes, hash_files, hash_text
+from nki_agent.base.jsonl import encode_lines
 from nki_agent.base.linefile import LineFile
 from nki_agent.base.writing import new_folder
 from nki_agent.corpus.candidate import Passed
@@ -40,7 +41,6 @@ from nki_agent.corpus.release import (
     PAGE,
     REJECTED,
     TASKS,
-    encode_rows,
     has_parquet,
     make_data_files,
     root_of,
@@ -329,7 +329,7 @@ def _publish(wish: Wish, looked: Sequence[Looked], leaks: Leaks, recipe: Recipe)
     }
     tasks = make_tasks(chosen, graphs, root=wish.root)
     stats = count_tasks(tasks, rejections)
-    rows, rejected = encode_rows(tasks), encode_rows(rejections)
+    rows, rejected = encode_lines(tasks), encode_lines(rejections)
     root = root_of(rows, rejected)
     card = write_card(
         stats,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ import msgspec
 
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_bytes, hash_text
+from nki_agent.base.jsonl import encode_lines
 from nki_agent.base.writing import path_error
 from nki_agent.corpus.record import CorpusTask, Rejection, Split
 
@@ -37,11 +38,6 @@ def has_parquet() -> bool:
     return find_spec("pyarrow") is not None
 
 
-def encode_rows(rows: Iterable[msgspec.Struct]) -> bytes:
-    """A line of JSON for each."""
-    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
-
-
 def make_data_files(tasks: Sequence[CorpusTask]) -> dict[str, bytes]:
     """The rows by split: Parquet, or JSON lines where that cannot be written."""
     made: dict[str, bytes] = {}
@@ -50,7 +46,7 @@ def make_data_files(tasks: Sequence[CorpusTask]) -> dict[str, bytes]:
         if not rows:
             continue
         suffix = "parquet" if has_parquet() else "jsonl"
-        data = _encode_parquet(rows) if has_parquet() else encode_rows(rows)
+        data = _encode_parquet(rows) if has_parquet() else encode_lines(rows)
         made[f"{DATA}/{split.value}-00000-of-00001.{suffix}"] = data
     return made
 

@@ -25,8 +25,8 @@ from nki_agent.corpus.record import Family, Reason, Rejection
 PATTERN: Final = "written"
 LOOK: Final = "nki_agent.corpus.jailed:look"
 SOURCE_BYTES_MAX: Final = 64 << 10
-FILE_BYTES_MAX: Final = 1 << 30
 """A longer task file is none."""
+FILE_BYTES_MAX: Final = 1 << 30
 FUSED_MIN, BLOCK_MIN = 6, 20
 """Nodes of a graph from which a task is of level 2, and of level 3."""
 _SIGNS: Final = (

@@ -24,17 +24,14 @@ AT_ONCE = 64
 """Episodes that are drawn together."""
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """One task of an evaluation."""
+class Try(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a model came with one task."""
 
     task: str
     family: str
     level: int
     stage: Stage | None
     turns: int
-    tokens: int
-    kernel: str | None
-    percent_of_bound: float | None
 
     @property
     def is_right(self) -> bool:
@@ -45,6 +42,14 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     def is_compiled(self) -> bool:
         """Whether its kernel could be run."""
         return self.stage in (Stage.WRONG, Stage.RIGHT)
+
+
+class Tried(Try, frozen=True, kw_only=True):
+    """One task of an evaluation, with what the model wrote."""
+
+    tokens: int
+    kernel: str | None
+    percent_of_bound: float | None
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):

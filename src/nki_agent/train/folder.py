@@ -24,8 +24,8 @@ import nki_agent
 from nki_agent.base.clock import Clock
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text
-from nki_agent.base.jsonl import append_line, read_lines
-from nki_agent.base.writing import path_error, writing
+from nki_agent.base.jsonl import append_line, encode_lines, read_lines
+from nki_agent.base.writing import path_error, write_whole, writing
 from nki_agent.train.config import GrpoConfig, SftConfig, write_config
 
 HASH_DIGITS = 6
@@ -133,7 +133,7 @@ class TrainingFolder:
         for path in (self.measures, self.attempts):
             if path.exists():
                 kept = [line for line in _read_steps(path) if line["step"] <= step]
-                _write_whole(path, b"".join(msgspec.json.encode(line) + b"\n" for line in kept))
+                _write(path, encode_lines(kept))
 
     def add_measures(self, step: int, measures: dict[str, float]) -> None:
         """Write one line."""
@@ -146,7 +146,7 @@ class TrainingFolder:
     def write_summary(self, summary: Summary) -> None:
         """The last thing of a training."""
         data = msgspec.json.format(msgspec.json.encode(summary), indent=2)
-        _write_whole(self.summary, data + b"\n")
+        _write(self.summary, data + b"\n")
 
 
 def open_folder(
@@ -220,8 +220,8 @@ def note_beginning(folder: TrainingFolder, config: SftConfig | GrpoConfig, *, da
                 f"the data have changed since {folder.path} began",
                 hint="bring the data back, or begin anew with another `--out`",
             )
-    _write_whole(folder.config, write_config(config).encode())
-    _write_whole(folder.versions, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    _write(folder.config, write_config(config).encode())
+    _write(folder.versions, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
 
 
 def _read_versions(path: Path) -> Versions:
@@ -248,12 +248,9 @@ def _read_steps(path: Path) -> list[dict[str, Any]]:
     return [line for line in found if isinstance(line.get("step"), int)]
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one."""
-    part = path.with_name(f"{path.name}.part")
-    with writing(part):
-        part.write_bytes(data)
-    part.replace(path)
+def _write(path: Path, data: bytes) -> None:
+    with writing(path):
+        write_whole(path, data)
 
 
 def is_first_process() -> bool:

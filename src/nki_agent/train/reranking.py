@@ -9,9 +9,9 @@ shown.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -19,15 +19,14 @@ import numpy as np
 
 from nki_agent.base.hashes import hash_text
 from nki_agent.corpus.record import CorpusTask
-from nki_agent.corpus.shape_text import split_shape
+from nki_agent.corpus.shape_text import names_in
 from nki_agent.task.sizes_text import find_sizes, put_sizes
+from nki_agent.train.declared import Table, Tensor, read_tables
 
-TABLES: Final = ("INPUTS", "PARAMETERS", "OUTPUTS")
 NAMES: Final = ("B", "C", "H", "S", "T", "G")
 RANKS: Final = (2, 3, 4, 5)
 SMALL: Final = (2, 9)
 """A new leading axis has at least 2 and less than 9 elements, but for the last one."""
-_DECLARED = re.compile(r"(?P<dtype>\w+)\[(?P<axes>[^\]]*)\](?P<rest>.*)")
 _COUNTS_AXES = re.compile(
     r"dim=\(?\d|dims=|permute|transpose|flatten|view|reshape|fold|None|\[|conv|pool|roll|flip|pad"
     r"|expand|repeat|cat\(|stack|split|chunk|2d|matmul|@|cum|sort|topk|gather|index|scatter"
@@ -36,17 +35,15 @@ _COUNTS_AXES = re.compile(
 _RERANKED = re.compile(r"-r\d$")
 _SAFE = re.compile(r"\.shape\[-\d:?\]")
 
-Table = dict[str, re.Match[str]]
-
 
 def rerank(row: CorpusTask, rng: np.random.Generator) -> CorpusTask | None:
     """The task at another rank, by chance; None where its reference might not allow it."""
     shapes = find_sizes(row.source)
-    read = _read_tables(row.source)
-    if shapes is None or read is None:
+    tables = read_tables(row.source)
+    if shapes is None or not tables:
         return None
-    tables, body = read
-    axes = [split_shape(m["axes"]) for table in tables.values() for m in table.values()]
+    body = "\n".join(row.source.splitlines()[tables[-1].last :])
+    axes = [tensor.axes for table in tables for tensor in table.tensors.values()]
     whole = max(axes, key=len)
     lead = _find_lead(axes)
     if any(len(one) == 1 and one[0] in lead for one in axes):
@@ -55,7 +52,7 @@ def rerank(row: CorpusTask, rng: np.random.Generator) -> CorpusTask | None:
         return None
     ranks = [rank for rank in RANKS if rank != len(whole) and rank > len(whole) - len(lead)]
     rank = ranks[int(rng.integers(len(ranks)))]
-    used = {name for one in axes for axis in one for name in re.findall(r"[A-Za-z]\w*", axis)}
+    used = {name for one in axes for axis in one for name in names_in(axis)}
     fresh = [name for name in NAMES if name not in used][: rank - len(whole) + len(lead)]
     if len(fresh) < rank - len(whole) + len(lead):
         return None
@@ -69,24 +66,6 @@ def rerank(row: CorpusTask, rng: np.random.Generator) -> CorpusTask | None:
 def is_reranked(task_id: str) -> bool:
     """Whether an id is that of a task at another rank."""
     return _RERANKED.search(task_id) is not None
-
-
-def _read_tables(source: str) -> tuple[dict[str, Table], str] | None:
-    """The declarations of each table by the tensors' names, and the text behind them."""
-    found: dict[str, Table] = {}
-    last = 0
-    for statement in ast.parse(source).body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=table)], value=value) if table in TABLES:
-                texts = ast.literal_eval(value)
-                matches = {name: _DECLARED.fullmatch(text) for name, text in texts.items()}
-                if None in matches.values():
-                    return None
-                found[table] = {name: m for name, m in matches.items() if m is not None}
-                last = max(last, statement.end_lineno or 0)
-            case _:
-                pass
-    return (found, "\n".join(source.splitlines()[last:])) if found else None
 
 
 def _find_lead(axes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -123,24 +102,19 @@ def _change_sizes(
     return {**found, **{name: size for name, size in sizes.items() if name not in lead}}
 
 
-def _put_axes(source: str, tables: dict[str, Table], num_lead: int, fresh: Sequence[str]) -> str:
+def _put_axes(source: str, tables: Sequence[Table], num_lead: int, fresh: Sequence[str]) -> str:
     lines = source.splitlines(keepends=True)
-    for statement in reversed(ast.parse(source).body):
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=table)]) if table in tables:
-                entries = ", ".join(
-                    f'"{name}": "{_write(match, num_lead, fresh)}"'
-                    for name, match in tables[table].items()
-                )
-                lines[statement.lineno - 1 : statement.end_lineno] = [f"{table} = {{{entries}}}\n"]
-            case _:
-                pass
+    for table in reversed(tables):
+        entries = ", ".join(
+            f'"{name}": "{_change(tensor, num_lead, fresh)}"'
+            for name, tensor in table.tensors.items()
+        )
+        lines[table.first - 1 : table.last] = [f"{table.name} = {{{entries}}}\n"]
     return "".join(lines)
 
 
-def _write(declared: re.Match[str], num_lead: int, fresh: Sequence[str]) -> str:
-    axes = split_shape(declared["axes"])
+def _change(tensor: Tensor, num_lead: int, fresh: Sequence[str]) -> Tensor:
     # A tensor with one axis that is not a leading one is a row's gain or shift.
-    if len(axes) > 1:
-        axes = (*fresh, *axes[num_lead:])
-    return f"{declared['dtype']}[{', '.join(axes)}]{declared['rest']}"
+    if len(tensor.axes) <= 1:
+        return tensor
+    return replace(tensor, axes=(*fresh, *tensor.axes[num_lead:]))

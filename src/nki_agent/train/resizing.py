@@ -8,7 +8,6 @@ a small model tells its few tasks apart by their sizes and never reads what they
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -16,13 +15,13 @@ from typing import Final
 import numpy as np
 
 from nki_agent.corpus.record import CorpusTask
-from nki_agent.corpus.shape_text import evaluate, split_shape
+from nki_agent.corpus.shape_text import Axes, evaluate
+from nki_agent.task.declaration import OUTPUTS
 from nki_agent.task.sizes_text import find_sizes
+from nki_agent.train.declared import read_tables
 
 _TENSOR = re.compile(r"(?P<head>(?P<name>\w+): \w+ |-> \w+ )\[(?P<shape>[\d, ]*)\](?P<tail>.*)")
-_DECLARED = re.compile(r"\w+\[(?P<axes>[^\]]*)\]")
 _STATIC = re.compile(r"\w+ = .*")
-TABLES: Final = ("INPUTS", "PARAMETERS", "OUTPUTS")
 OCTAVES: Final = 1.0
 """How far a size may move, up or down, as a power of two."""
 MULTIPLE: Final = 8
@@ -33,7 +32,7 @@ LANES: Final = 128
 def resize(row: CorpusTask, user: str, rng: np.random.Generator) -> str | None:
     """The user's message at sizes by chance; None where its shapes do not follow from sizes."""
     shapes = find_sizes(row.source)
-    tables = _read_tables(row.source)
+    tables = _list_axes(row.source)
     if shapes is None or tables is None:
         return None
     dev = shapes["dev"]
@@ -44,7 +43,7 @@ def resize(row: CorpusTask, user: str, rng: np.random.Generator) -> str | None:
 
 def _rewrite(
     lines: list[str],
-    tables: Mapping[str, tuple[str, ...]],
+    tables: Mapping[str, Axes],
     dev: Mapping[str, int],
     other: Mapping[str, int],
 ) -> Iterator[str | None]:
@@ -62,25 +61,20 @@ def _rewrite(
         yield f"{found['head']}[{_write(axes, other)}]{found['tail']}"
 
 
-def _write(axes: tuple[str, ...], sizes: Mapping[str, int]) -> str:
+def _write(axes: Axes, sizes: Mapping[str, int]) -> str:
     return ", ".join(str(evaluate(axis, sizes)) for axis in axes)
 
 
-def _read_tables(source: str) -> dict[str, tuple[str, ...]] | None:
+def _list_axes(source: str) -> dict[str, Axes] | None:
     """The declared axes of each tensor by its name; outputs as `-> name`."""
-    found: dict[str, tuple[str, ...]] = {}
-    for statement in ast.parse(source).body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=table)], value=value) if table in TABLES:
-                declared = ast.literal_eval(value)
-            case _:
-                continue
-        for name, text in declared.items():
-            axes = _DECLARED.match(text)
-            if axes is None:
-                return None
-            found[f"-> {name}" if table == "OUTPUTS" else name] = split_shape(axes["axes"])
-    return found
+    tables = read_tables(source)
+    if tables is None:
+        return None
+    return {
+        f"-> {name}" if table.name == OUTPUTS else name: tensor.axes
+        for table in tables
+        for name, tensor in table.tensors.items()
+    }
 
 
 def _draw(value: int, rng: np.random.Generator) -> int:

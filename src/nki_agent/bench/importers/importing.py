@@ -22,7 +22,7 @@ from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import UsageError
 from nki_agent.base.hashes import hash_text
 from nki_agent.base.jsonl import append_line, read_lines
-from nki_agent.base.writing import NewFolder, new_folder
+from nki_agent.base.writing import NewFolder, new_folder, write_whole
 from nki_agent.bench.importers.draft import Draft
 from nki_agent.bench.importers.fitting import LIMIT_ELEMS, Fitted, fit
 from nki_agent.bench.importers.foreign import Foreign
@@ -102,7 +102,7 @@ def import_suite(wish: Wish, *, tell: Callable[[Step], None]) -> SuiteRecord:
                 rows.append(row)
                 tell(Step(number=number, total=len(drafts), row=row, is_new=draft.id not in done))
             record = SuiteRecord(source=source, task=tuple(rows))
-            _write_whole(wish.out / SUITE_FILE, write_toml(record))
+            write_whole(wish.out / SUITE_FILE, write_toml(record).encode())
             (wish.out / JOURNAL).unlink()
     return record
 
@@ -205,7 +205,7 @@ def _make_row(draft: Draft, source: Source, out: Path, foreign: Foreign) -> Task
         file = f"{TASKS}/{draft.id}.py"
         text = _write_head(draft, source, fitted) + fitted.text
         digest = hash_text(text)
-        _write_whole(out / file, text)
+        write_whole(out / file, text.encode())
     return TaskRow(
         id=draft.id,
         file=file,
@@ -228,10 +228,3 @@ def _write_head(draft: Draft, source: Source, fitted: Fitted) -> str:
     """Comments, so that a docstring or `from __future__` of the file stays where it must."""
     lines = [f"Imported from {source.name} ({source.format}), {draft.origin}.", *fitted.changes]
     return "".join(f"# {clean(line)}\n" for line in lines) + "\n"
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that a crash leaves the old one or the new one."""
-    beside = path.with_name(f"{path.name}.part")
-    beside.write_bytes(text.encode("utf-8"))
-    beside.replace(path)
