@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nki_agent.sandbox.child import answer, read_all
-from nki_agent.sandbox.wire import HEADER, MEMORY, RAISED, RESULT
+from nki_agent.sandbox.wire import HEADER, MEMORY, NO_TICKET, RAISED, RESULT
 
 
 def give(payload: bytes) -> bytes:
@@ -53,7 +53,7 @@ def test_frame_tells_how_the_callable_ended(
 ) -> None:
     status, written = answer_of(entry)
     assert status is None
-    assert HEADER.unpack_from(written) == (kind, len(written) - HEADER.size)
+    assert HEADER.unpack_from(written) == (kind, NO_TICKET, len(written) - HEADER.size)
     assert written[HEADER.size :].startswith(text)
 
 

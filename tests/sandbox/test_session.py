@@ -17,7 +17,15 @@ from tests.sandbox.starting import FOLDER, LIMITS, PREAMBLE
 SHORT = Limits(seconds=1.0, cpu_seconds=5, memory_bytes=256 << 20, result_bytes=1 << 20)
 COUNT = "math.seen = getattr(math, 'seen', 0) + 1"
 CHANNEL = "max(descriptors())"
-FORGED = f"os.write({CHANNEL}, b'=' + (1).to_bytes(8, 'little') + b'x')"
+TICKET = """
+frame = sys._getframe()
+while 'ticket' not in frame.f_locals:
+    frame = frame.f_back
+"""
+FORGED = f"""
+{TICKET}
+os.write({CHANNEL}, b'=' + frame.f_locals['ticket'] + (1).to_bytes(8, 'little') + b'x')
+"""
 ENDS = {
     "result": "return b'right'",
     "raises": "raise ValueError('no')",
@@ -95,9 +103,11 @@ def test_failure_that_an_earlier_run_caused_is_no_failure(sandbox: Sandbox) -> N
         assert [run(session, body).data for _ in range(3)] == [b"right"] * 3
 
 
-def test_answer_that_nobody_asked_for_is_not_taken(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("seconds", [0, 0.2])
+def test_answer_that_nobody_asked_for_is_not_taken(sandbox: Sandbox, seconds: float) -> None:
     with sandbox.open(limits=SHORT) as session:
-        run(session, f"{FORGED}; return b'mine'")
+        # The forged answer first, the own one before or after the next question is asked.
+        assert run(session, f"{FORGED}\ntime.sleep({seconds})\nreturn b'mine'").data == b"x"
         assert [run(session, f"return b'{n}'").data for n in range(3)] == [b"0", b"1", b"2"]
 
 

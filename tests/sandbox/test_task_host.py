@@ -124,9 +124,9 @@ def arrays(outputs):
 honest = child.answer
 forged = FORGED
 
-def answer(entry, request, channel):
+def answer(entry, request, channel, *, ticket):
     is_run = msgspec.msgpack.decode(request)["type"] == "run"
-    return honest(forged if is_run else entry, request, channel)
+    return honest(forged if is_run else entry, request, channel, ticket=ticket)
 
 child.answer = answer
 """
@@ -270,6 +270,20 @@ def test_forged_answer_is_a_task_error(name: str, host: TaskHost, tmp_path: Path
     with pytest.raises(TaskError, match=says) as caught:
         expected(task, inputs)
     assert "hostile.py" in str(caught.value)
+    check_honest(host, tmp_path)
+
+
+def test_answer_to_an_earlier_request_is_no_answer(host: TaskHost, tmp_path: Path) -> None:
+    text = PLAIN_TASK + FORGING.replace("forged = FORGED", "").replace(
+        "    return honest(forged if is_run else entry",
+        "    if is_run:\n        honest(entry, request, channel, ticket=ticket)\n"
+        "    return honest(entry",
+    )
+    task = load_untrusted_task(write(tmp_path, text, "hostile.py"), host=host, limits=LIMITS)
+    inputs = make_trials(task, SEED)[0].inputs(task)
+    expected(task, inputs)
+    with pytest.raises(TaskError, match="no answer"):
+        expected(task, inputs)
     check_honest(host, tmp_path)
 
 

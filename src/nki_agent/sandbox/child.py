@@ -11,7 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
-from nki_agent.sandbox.wire import FAILED, HEADER, JAILED, LENGTH, MEMORY, RAISED, RESULT
+from nki_agent.sandbox.wire import (
+    FAILED,
+    HEADER,
+    JAILED,
+    MEMORY,
+    NO_TICKET,
+    RAISED,
+    REQUEST,
+    RESULT,
+)
 
 Entry = Callable[[bytes], bytes]
 
@@ -53,8 +62,9 @@ def live_on(
         lock()
         _write_all(channel, JAILED)
         entry, asked_to_exit = make_entry(), None
-        while asked_to_exit is None and (payload := _read_request(channel)) is not None:
-            asked_to_exit = answer(entry, payload, channel)
+        while asked_to_exit is None and (asked := _read_request(channel)) is not None:
+            ticket, payload = asked
+            asked_to_exit = answer(entry, payload, channel, ticket=ticket)
         status = asked_to_exit or 0
     except BaseException as error:  # noqa: BLE001 - the process ends here, whatever it was
         _write_all(channel, FAILED + _describe(error))
@@ -62,10 +72,14 @@ def live_on(
         os._exit(status)
 
 
-def _read_request(channel: int) -> bytes | None:  # pragma: no cover - in the child
-    """The next request; None at the end of the channel."""
-    head = _read_exactly(channel, LENGTH.size)
-    return None if head is None else _read_exactly(channel, LENGTH.unpack(head)[0])
+def _read_request(channel: int) -> tuple[bytes, bytes] | None:  # pragma: no cover - in the child
+    """Ticket and payload of the next request; None at the end of the channel."""
+    head = _read_exactly(channel, REQUEST.size)
+    if head is None:
+        return None
+    ticket, size = REQUEST.unpack(head)
+    payload = _read_exactly(channel, size)
+    return None if payload is None else (ticket, payload)
 
 
 def _read_exactly(channel: int, size: int) -> bytes | None:  # pragma: no cover - in the child
@@ -78,7 +92,7 @@ def _read_exactly(channel: int, size: int) -> bytes | None:  # pragma: no cover 
     return bytes(data)
 
 
-def answer(entry: Entry, payload: bytes, result: int) -> int | None:
+def answer(entry: Entry, payload: bytes, result: int, *, ticket: bytes = NO_TICKET) -> int | None:
     """Write the frame; where the entry asks to exit instead, the status that it asks for."""
     try:
         kind, data = RESULT, entry(payload)
@@ -91,7 +105,7 @@ def answer(entry: Entry, payload: bytes, result: int) -> int | None:
     except BaseException as error:  # noqa: BLE001 - a kernel's exception is data
         kind, data = RAISED, _describe(error)
     # Out of the handlers: the exception is gone, and with it what its frames held.
-    _write_all(result, HEADER.pack(kind, len(data)))
+    _write_all(result, HEADER.pack(kind, ticket, len(data)))
     _write_all(result, data)
     return None
 

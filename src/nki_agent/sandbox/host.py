@@ -36,15 +36,16 @@ from nki_agent.sandbox.wire import (
     FRAME_KINDS,
     HEADER,
     JAILED,
-    LENGTH,
     MEMORY,
     RAISED,
+    REQUEST,
     RUN,
     TEXT_BYTES,
     Begun,
     Boot,
     End,
     Ended,
+    make_ticket,
 )
 
 CHUNK_BYTES: Final = 1 << 20
@@ -235,10 +236,11 @@ class Guest:
         """
         deadline_ns = self._deadline(seconds)
         try:
-            self._write(LENGTH.pack(len(request)), deadline_ns)
+            ticket = make_ticket()
+            self._write(REQUEST.pack(ticket, len(request)), deadline_ns)
             self._write(request, deadline_ns)
-            kind, length = HEADER.unpack(self._read(HEADER.size, deadline_ns))
-            if kind not in FRAME_KINDS:
+            kind, answered, length = HEADER.unpack(self._read(HEADER.size, deadline_ns))
+            if kind not in FRAME_KINDS or answered != ticket:
                 raise GuestError(self._end_it("it said what is no answer"))
             if length > reply_bytes:
                 raise GuestError(self._end_it(f"an answer of more than {reply_bytes} bytes"))

@@ -26,7 +26,7 @@ from nki_agent.sandbox.warm import (
     read_frame,
     require_begun,
 )
-from nki_agent.sandbox.wire import LENGTH, FrameReader
+from nki_agent.sandbox.wire import REQUEST, FrameReader, make_ticket
 
 Answer = TypeVar("Answer")
 NO_ANSWER: Final = "said what is no answer"
@@ -105,9 +105,13 @@ class _Child:
         """The end of one run; after any but a result the child is gone."""
         start_ns = self._clock.monotonic_ns()
         deadline_ns = start_ns + int(self._limits.seconds * NS_PER_SECOND)
-        frame = FrameReader(limit=self._limits.result_bytes, is_jailed=self._has_answered)
+        ticket = make_ticket()
+        frame = FrameReader(
+            limit=self._limits.result_bytes, ticket=ticket, is_jailed=self._has_answered
+        )
+        request = REQUEST.pack(ticket, len(payload)) + payload
         with own_failure("hand a run over"):
-            kind, data, detail = self._exchange(payload, frame, deadline_ns)
+            kind, data, detail = self._exchange(request, frame, deadline_ns)
         return Outcome(
             kind=kind,
             data=data,
@@ -117,12 +121,12 @@ class _Child:
         )
 
     def _exchange(
-        self, payload: bytes, frame: FrameReader, deadline_ns: int
+        self, request: bytes, frame: FrameReader, deadline_ns: int
     ) -> tuple[OutcomeKind, bytes, str]:
         if self._has_spoken():
             self.close()
             return OutcomeKind.EXITED, b"", NO_ANSWER
-        cut = self._follow(payload, frame, deadline_ns)
+        cut = self._follow(request, frame, deadline_ns)
         if cut is None and frame.is_settled:
             self._has_answered = True
             whole = frame.frame()
@@ -146,9 +150,9 @@ class _Child:
         poller.register(self._channel, select.POLLIN)
         return self._has_answered and bool(poller.poll(0))
 
-    def _follow(self, payload: bytes, frame: FrameReader, deadline_ns: int) -> OutcomeKind | None:
+    def _follow(self, request: bytes, frame: FrameReader, deadline_ns: int) -> OutcomeKind | None:
         """Write and read until there is an answer or an end; what it is cut short for, if so."""
-        left = memoryview(LENGTH.pack(len(payload)) + payload)
+        left = memoryview(request)
         poller = select.poll()
         poller.register(self._channel, select.POLLIN | select.POLLOUT)
         control = self.warm.watch(poller)

@@ -5,21 +5,25 @@ descriptors: the payload, and the pipe for the result; the answer is an `End` wh
 gone. `KILL` ends the run in progress and is ignored when there is none.
 
 Result pipe (written by a process that ran hostile code): `JAILED` before untrusted code runs, or
-`FAILED` and a text. Then one frame: a kind, the length, the bytes. A child can write any bytes
-here; only what comes before `JAILED` is ours, so a kernel cannot feign a failure of the machine.
+`FAILED` and a text. Then one frame: a kind, a ticket, the length, the bytes. A child can write any
+bytes here; only what comes before `JAILED` is ours, so a kernel cannot feign a failure of the
+machine.
 
 `STAY` and the limits, with one descriptor: the child's end of a channel. It writes `JAILED` or
-`FAILED` there as above; then each request is a length and bytes, and each reply a frame, until the
-channel is closed or `KILL` comes. The answer is an `End`, as for `RUN`.
+`FAILED` there as above; then each request is a ticket, a length and bytes, and each reply a frame,
+until the channel is closed or `KILL` comes. The answer is an `End`, as for `RUN`. The ticket is
+random and the reply repeats it: what was written for an earlier request, however late it comes, is
+no answer to this one.
 
 A warmed process for guests (long-lived children) takes `RUN` with the limits and one descriptor,
 the guest's end of its channel, and answers `Begun`; `KILL` and a process id ends that guest. Each
 guest's end is told once, unasked, as `Ended`. On the channel the guest writes `JAILED` or `FAILED`
-as above; then each request is a length and bytes, and each reply a frame.
+as above; then requests and replies follow as for `STAY`.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 from typing import Final
 
@@ -40,8 +44,12 @@ RAISED: Final = b"!"
 MEMORY: Final = b"m"
 FRAME_KINDS: Final = (RESULT, RAISED, MEMORY)
 
-HEADER: Final = struct.Struct("<cQ")
-LENGTH: Final = struct.Struct("<Q")
+HEADER: Final = struct.Struct("<c8sQ")
+"""Of a frame: kind, ticket, bytes of data."""
+REQUEST: Final = struct.Struct("<8sQ")
+"""Before a request: ticket, bytes of data."""
+NO_TICKET: Final = bytes(8)
+"""In the frame of a child that is asked but once."""
 TEXT_BYTES: Final = 2048
 """Longest text that is taken from a child."""
 
@@ -93,12 +101,18 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     end: End
 
 
+def make_ticket() -> bytes:
+    """What no child can know before it is asked."""
+    return os.urandom(len(NO_TICKET))
+
+
 class FrameReader:
     """Collects what a child writes, and says when it writes more than it may."""
 
-    def __init__(self, *, limit: int, is_jailed: bool = False) -> None:
+    def __init__(self, *, limit: int, ticket: bytes = NO_TICKET, is_jailed: bool = False) -> None:
         """Take at most `limit` bytes of data; a child that answered before was jailed then."""
         self._limit = limit
+        self._ticket = ticket
         self._head = bytearray(JAILED if is_jailed else b"")
         self._chunks: list[bytes] = []
         self._num_bytes = 0
@@ -144,8 +158,8 @@ class FrameReader:
         return data[:TEXT_BYTES].decode(errors="replace")
 
     def _header(self) -> tuple[bytes, int] | None:
-        """Kind and length of the data, once they are there and the kind is known."""
+        """Kind and length of the data, once they are there, of a known kind and for this ticket."""
         if len(self._head) < len(JAILED) + HEADER.size or not self.is_jailed:
             return None
-        kind, length = HEADER.unpack_from(self._head, len(JAILED))
-        return (kind, length) if kind in FRAME_KINDS else None
+        kind, ticket, length = HEADER.unpack_from(self._head, len(JAILED))
+        return (kind, length) if kind in FRAME_KINDS and ticket == self._ticket else None

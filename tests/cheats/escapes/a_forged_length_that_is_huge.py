@@ -6,5 +6,5 @@ from probing import descriptors
 
 
 def run():
-    os.write(max(descriptors()), b"=" + b"\xff" * 8)
+    os.write(max(descriptors()), b"=" + bytes(8) + b"\xff" * 8)
     os._exit(0)

@@ -6,5 +6,5 @@ from probing import descriptors
 
 
 def run():
-    os.write(max(descriptors()), b"=" + bytes([1] + [0] * 7) + b"xx")
+    os.write(max(descriptors()), b"=" + bytes(8) + bytes([1] + [0] * 7) + b"xx")
     os._exit(0)

@@ -8,5 +8,5 @@ from probing import descriptors
 
 
 def run():
-    os.write(max(descriptors()), b"=" + bytes(8))
+    os.write(max(descriptors()), b"=" + bytes(16))
     time.sleep(60)

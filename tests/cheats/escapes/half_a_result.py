@@ -6,5 +6,5 @@ from probing import descriptors
 
 
 def run():
-    os.write(max(descriptors()), b"=" + (100).to_bytes(8, "little") + bytes(50))
+    os.write(max(descriptors()), b"=" + bytes(8) + (100).to_bytes(8, "little") + bytes(50))
     os._exit(0)

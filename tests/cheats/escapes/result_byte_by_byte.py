@@ -9,7 +9,7 @@ from probing import descriptors
 
 def run():
     result = max(descriptors())
-    os.write(result, b"=" + (1 << 19).to_bytes(8, "little"))
+    os.write(result, b"=" + bytes(8) + (1 << 19).to_bytes(8, "little"))
     while True:
         os.write(result, b"x")
         time.sleep(0.01)

@@ -7,6 +7,6 @@ from probing import descriptors
 
 def run():
     result = max(descriptors())
-    os.write(result, b"=" + (1).to_bytes(8, "little"))
+    os.write(result, b"=" + bytes(8) + (1).to_bytes(8, "little"))
     while True:
         os.write(result, bytes(1 << 16))

@@ -6,6 +6,6 @@ from probing import descriptors
 
 
 def run():
-    frame = b"=" + (1).to_bytes(8, "little")
+    frame = b"=" + bytes(8) + (1).to_bytes(8, "little")
     os.write(max(descriptors()), frame + b"a" + frame + b"b")
     os._exit(0)
