@@ -191,7 +191,9 @@ def test_task_that_reads_more_than_its_source_is_not_cached(tmp_path: Path, refe
     assert executor.asked == ["first", "second"]
 
 
-def test_key_changes_with_all_that_decides_a_verdict(tmp_path: Path) -> None:
+def test_key_changes_with_all_that_decides_a_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "beside.py").write_text("A = 1\n")
     task = write_task(tmp_path, reference="import beside; return x + 1.0")
     base = {"id": "x", "kernel": Kernel.from_text(RIGHT), "task": task}
@@ -208,5 +210,8 @@ def test_key_changes_with_all_that_decides_a_verdict(tmp_path: Path) -> None:
     keys = [KeyMaker().make(job).text for job in jobs]
     (tmp_path / "beside.py").write_text("A = 2\n")
     keys.append(KeyMaker().make(jobs[0]).text)
+    with monkeypatch.context() as later:
+        later.setattr("nki_agent.farm.key.TRIALS_VERSION", 0)
+        keys.append(KeyMaker().make(jobs[0]).text)
     assert len(set(keys)) == len(keys)
     assert KeyMaker().make(jobs[0]) == KeyMaker().make(Job(**base | {"id": "y"}))  # type: ignore[arg-type]

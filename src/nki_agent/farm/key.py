@@ -18,6 +18,7 @@ import nki_agent
 from nki_agent.base.hashes import hash_files
 from nki_agent.farm.job import Job
 from nki_agent.task.task import FORMAT_VERSION
+from nki_agent.task.trial import TRIALS_VERSION
 from nki_agent.verify.kernel import Kernel
 from nki_agent.verify.verdict import SCHEMA
 
@@ -62,6 +63,7 @@ class KeyMaker:
             "entry": job.kernel.main,
             "task": task,
             "format": str(FORMAT_VERSION),
+            "trials": str(TRIALS_VERSION),
             "target": job.target.value,
             "ask": job.ask.value,
             "trusted": str(job.is_task_trusted),

@@ -24,6 +24,9 @@ from nki_agent.task.tolerance import Tolerance
 
 Array = NDArray[Any]
 
+TRIALS_VERSION = 2
+"""Rises when a root seed draws other inputs or sets other limits; verdicts of both are not one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
