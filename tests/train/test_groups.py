@@ -95,9 +95,16 @@ def config(*, tasks_per_step: int, batch: int, gpus: int = 0) -> GrpoConfig:
     )
 
 
+def test_processes_on_the_cpu_share_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert require_whole_groups(config(tasks_per_step=4, batch=4)) == 8
+    with pytest.raises(UsageError, match="3 tasks a step can't be spread over 2 processes"):
+        require_whole_groups(config(tasks_per_step=3, batch=4))
+
+
 def test_a_group_stays_on_one_device() -> None:
     assert require_whole_groups(config(tasks_per_step=8, batch=4, gpus=8)) == 4
-    with pytest.raises(UsageError, match="6 tasks a step can't be spread over 4 devices"):
+    with pytest.raises(UsageError, match="6 tasks a step can't be spread over 4 processes"):
         require_whole_groups(config(tasks_per_step=6, batch=4, gpus=4))
     with pytest.raises(UsageError, match="`batch` is 5"):
         require_whole_groups(config(tasks_per_step=4, batch=5))

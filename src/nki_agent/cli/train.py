@@ -257,6 +257,7 @@ def _evaluate(
     arguments = importlib.import_module("nki_agent.train.arguments")
     part = ModelPart(path=str(path / "model" if (path / "model").is_dir() else path))
     weights.require_model(part)
+    part = msgspec.structs.replace(part, dtype=weights.find_dtype(Path(part.path)))
     target = read_target(choice.target)
     if out is not None:
         # Known before an hour has been spent; and two evaluations never mix.

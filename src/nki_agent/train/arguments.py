@@ -25,6 +25,7 @@ from nki_agent.train.config import (
 )
 from nki_agent.train.folder import TrainingFolder
 from nki_agent.train.guarding import is_memory
+from nki_agent.train.processes import count_started
 
 
 def common_arguments(
@@ -88,7 +89,7 @@ def require_hardware(hardware: HardwarePart, links: LinksPart) -> None:
             f"[links] cannot send `{links.compression}` between processes that share their weights",
             hint='set `shard = "none"` in [hardware], or take [links] away',
         )
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    processes = count_started()
     here = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
     gpus = torch.cuda.device_count()
     if hardware.gpus == 0 or (hardware.gpus == processes and here <= gpus):

@@ -14,6 +14,7 @@ from nki_agent.base.errors import UsageError
 from nki_agent.corpus.record import CorpusTask
 from nki_agent.train.config import CurriculumPart, GrpoConfig
 from nki_agent.train.outcome import Outcome
+from nki_agent.train.processes import count_processes
 from nki_agent.train.reward import compiles, right
 
 SAME = 1e-9
@@ -92,22 +93,22 @@ def pick(values: Sequence[float | None], size: int) -> list[int]:
 
 
 def require_whole_groups(config: GrpoConfig) -> int:
-    """The attempts that each device makes in a step.
+    """The attempts that each process makes in a step.
 
     Raises:
-        UsageError: a group would be spread over devices, or passes would not fill a step.
+        UsageError: a group would be spread over processes, or passes would not fill a step.
     """
-    devices = max(config.hardware.gpus, 1)
+    processes = count_processes(config.hardware)
     attempts = config.tasks_per_step * config.attempts
-    if config.tasks_per_step % devices:
+    if config.tasks_per_step % processes:
         raise UsageError(
-            f"{config.tasks_per_step} tasks a step can't be spread over {devices} devices",
-            hint="let `tasks_per_step` be a multiple of `hardware.gpus`: a group stays on one",
+            f"{config.tasks_per_step} tasks a step can't be spread over {processes} processes",
+            hint="let `tasks_per_step` be a multiple of their number: a group stays on one",
         )
-    own = attempts // devices
+    own = attempts // processes
     if own % config.batch:
         raise UsageError(
-            f"`batch` is {config.batch}, and each device makes {own} attempts a step",
-            hint="let `batch` divide `tasks_per_step` * `attempts` / `hardware.gpus`",
+            f"`batch` is {config.batch}, and each process makes {own} attempts a step",
+            hint="let `batch` divide `tasks_per_step` * `attempts` / processes",
         )
     return own

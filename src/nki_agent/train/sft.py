@@ -31,6 +31,7 @@ from nki_agent.train.dialogues import Dialogues, read_dialogues, tokenize_all
 from nki_agent.train.folder import Summary, TrainingFolder, say
 from nki_agent.train.measuring import Measuring
 from nki_agent.train.ordering import order_by_length
+from nki_agent.train.processes import count_processes
 from nki_agent.train.tokens import Template
 from nki_agent.train.trainers import LinkedSftTrainer
 from nki_agent.train.trying import make_trying
@@ -150,7 +151,7 @@ def make_rows(data: Dialogues, template: Template, *, max_tokens: int) -> Rows:
 
 def count_steps(config: SftConfig, *, num_rows: int) -> int:
     """Changes of the weights in all."""
-    per_step = config.batch * config.accumulate * max(config.hardware.gpus, 1)
+    per_step = config.batch * config.accumulate * count_processes(config.hardware)
     return config.steps or max(1, math.ceil(config.epochs * math.ceil(num_rows / per_step)))
 
 
@@ -158,7 +159,7 @@ def arrange(dataset: Dataset, config: SftConfig, *, steps: int) -> Dataset:
     """The rows as they are drawn from; with `like_lengths` every batch of the training in order."""
     if not config.like_lengths:
         return dataset
-    batches = steps * config.accumulate * max(config.hardware.gpus, 1)
+    batches = steps * config.accumulate * count_processes(config.hardware)
     lengths = [len(ids) for ids in dataset["input_ids"]]
     rng = rng_for(config.seed, "like lengths")
     return dataset.select(order_by_length(lengths, batch=config.batch, batches=batches, rng=rng))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -82,6 +82,17 @@ def load_template(part: ModelPart) -> Template:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return Template(tokenizer, name=part.path)
+
+
+def find_dtype(folder: Path) -> Literal["bfloat16", "float32"]:
+    """What the folder says that its weights are; float32, which holds any, for others.
+
+    Raises:
+        UsageError: it does not say what it is.
+    """
+    with loading(f"the {CONFIG} of {folder}"):
+        config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    return "bfloat16" if config.dtype is torch.bfloat16 else "float32"
 
 
 def load_model(part: ModelPart) -> Any:
