@@ -69,11 +69,13 @@ CHANGES: Final[Mapping[str, str]] = {
     "depth_group": "parts of {} in the depth of the product",
     "leaving": "what leaves PSUM is copied by: {}",
     "packing": "short rows share a partition",
+    "parking": "tiles that are read beside one from SBUF wait in PSUM, where that is faster",
     "phases": "the later steps of a tile run one tile behind the earlier ones, so engines overlap",
     "row_group": "each block of weights serves {} rows",
     "rows_each": "up to {} short rows lie in one partition while they are loaded",
     "sbuf_share": "the plan may fill {percent:.0f} % of SBUF",
     "short_tiles": "values between 16-bit tensors are kept in 16 bits",
+    "split_products": "each product of float32 is three of 16 bits",
     "tiling": "another tiling of the convolution (number {})",
     "transpose_cols": "{} columns of a transpose's source are loaded at a time",
     "w_banks": "{} blocks of weights are loaded at a time",
@@ -82,9 +84,11 @@ CHANGES: Final[Mapping[str, str]] = {
 UNDONE: Final[Mapping[str, str]] = {
     "attention": "scores and their products are stages of their own",
     "packing": "every row has a partition of its own",
+    "parking": "every tile lies in SBUF",
     "phases": "all steps of a tile run one after the other",
     "row_group": "each block of weights serves as many rows as fit",
     "short_tiles": "values between 16-bit tensors are kept in float32",
+    "split_products": "products of float32 stay whole",
     "tiling": "the convolution takes its first tiling",
 }
 """What is said where a choice is switched off."""
