@@ -47,9 +47,9 @@ def inputs():
 """
 
 
-def judge(task: Task, family: Family, output: Any) -> Comparison:
+def judge(task: Task, family: Family, output: Any, *, seed: int = 3) -> Comparison:
     """Judge what a function of the float32 inputs gives in one trial of the family."""
-    trial = next(t for t in make_trials(task, 3) if t.family is family)
+    trial = next(t for t in make_trials(task, seed) if t.family is family)
     inputs = trial.inputs(task)
     wanted = expected(task, inputs)
     floats = {name: array.astype(np.float32) for name, array in inputs.items()}
@@ -69,7 +69,7 @@ def softmax(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def test_softmax_without_row_maximum_is_wrong_only_on_big_values(load_torch: Load) -> None:
     task = load_torch(SOFTMAX)
-    assert task.dev.scales[Family.BIG] == FamilyScale(factor=16, offset=60, spike=200)
+    assert task.dev.scales[Family.BIG] == FamilyScale(factor=16, offset=60, spike=200, sunk=-250)
     assert judge(task, Family.STANDARD, softmax_without_maximum).right
     assert not judge(task, Family.BIG, softmax_without_maximum).right
     assert judge(task, Family.BIG, softmax).right
@@ -235,3 +235,50 @@ def test_unchanging_input_is_noted(load_torch: Load) -> None:
             return [torch.randn(6, 4), torch.full((6,), 3)]
     """)
     assert any("`lengths` has the same values in every trial" in note for note in task.notes)
+
+
+def softmax_from_zero(x: NDArray[Any]) -> NDArray[Any]:
+    """Its row maximum starts at zero, not at the least value there is."""
+    exps = np.exp(x - np.maximum(x.max(-1, keepdims=True), 0.0))
+    return np.asarray(exps / exps.sum(-1, keepdims=True))
+
+
+FROM_ZERO = {
+    "softmax of rows": (one("torch.softmax(x, -1)"), softmax_from_zero),
+    "softmax of columns": (one("torch.softmax(x, 0)"), lambda x: softmax_from_zero(x.T).T),
+    "softmax in bfloat16": (
+        one("torch.softmax(x, -1)", dtype="torch.bfloat16"),
+        softmax_from_zero,
+    ),
+    "maximum": (one("x.amax(-1)"), lambda x: np.maximum(x.max(-1), 0.0)),
+    "maximum of all": (one("x.amax()"), lambda x: np.maximum(x.max(keepdims=True)[0], 0.0)),
+    "running maximum": (
+        one("x.cummax(-1).values"),
+        lambda x: np.maximum(np.maximum.accumulate(x, -1), 0.0),
+    ),
+    "the 60 largest": (
+        one("x.topk(60, -1).values"),
+        lambda x: np.maximum(-np.sort(-x, -1)[:, :60], 0.0),
+    ),
+    "pooling": (
+        one("torch.nn.functional.max_pool1d(x[None], 3, 2, padding=1)[0]"),
+        lambda x: (
+            np.pad(x, ((0, 0), (1, 1)), constant_values=-2.0)[:, : 48 * 2]
+            .reshape(40, 48, 2)
+            .max(-1)
+        ),
+    ),
+    "attention": (
+        ATTENTION.format(dtype="float32"),
+        lambda q, k, v: softmax_from_zero(q @ k.T * 32**-0.5) @ v,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FROM_ZERO)
+def test_what_takes_zero_for_the_least_value_is_wrong_in_the_big_trial(
+    name: str, load_torch: Load
+) -> None:
+    text, mutant = FROM_ZERO[name]
+    for seed in range(4):
+        assert not judge(load_torch(text), Family.BIG, mutant, seed=seed).right

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,10 @@ from nki_agent.task.family import (
     BIG_SPIKED,
     BIG_UNTRIED,
     BIG_WEIGHED,
+    LEANS,
     OUTLIER_SLACK,
     STANDARD_SCALE,
+    SUNK,
     TINY_LADDER,
     TINY_UNTRIED,
     TINY_ZEROED,
@@ -50,8 +53,9 @@ from nki_agent.task.family import (
     FamilyScale,
 )
 from nki_agent.task.recipe import SCALE_HIGH, SCALE_LOW, Recipe, Variation
-from nki_agent.task.reference import Precision, WatchedReference
+from nki_agent.task.reference import Precision, Reach, WatchedReference
 from nki_agent.task.sampler import Origin, Source, UserSampler
+from nki_agent.task.shifting import find_free_axes, ignores_shift
 from nki_agent.task.task import Output, ShapeSet, TensorKind
 from nki_agent.task.tolerance import ToleranceClass, find_wider, tolerance_for
 from nki_agent.task.trial import arrange, round_results, stand_in
@@ -72,16 +76,16 @@ last digits near zero, where the reference does not."""
 CANCELLING_SLACK = 5.0
 DEPENDS_MAX = 16
 """Arguments whose influence is tried one by one; of more, the forward inputs only."""
-SHIFT = 60.0
 OVERFLOWS_AT = 100.0
 """A score from which on `exp` overflows in float32, at 88.7, also where it is the largest of a draw
 by less than another draw's."""
+UNDERFLOWS_AT = -200.0
+"""All scores of a row from which on `exp` of them is 0 in float32, at -104, also in other draws."""
 _VARIATIONS = {
     Variation.FULL: "",
     Variation.SHRINK: "larger inputs leave the reference's domain: trials only shrink them",
     Variation.NONE: "other scales break the reference: inputs are as their function gives them",
 }
-_SAME = 1e-6
 _DEPENDS_RATIO = 2.0
 
 
@@ -155,7 +159,7 @@ def calibrate(state: Calibration) -> Calibration:
             state.shapes = replace(state.shapes, scales=scales, sampler=state.sampler)
             state.notes.append("the task is large: big and tiny trials have mild, untried scales")
             return state
-        if not state.has_matmul:
+        if state.weighs or not state.has_matmul:
             _find_shiftable(state, inputs, wanted)
         _settle_families(state)
         _note_dependence(state, inputs, wanted)
@@ -287,33 +291,29 @@ def _ratio_of(output: Output, name: ToleranceClass, pair: Pair) -> float:
 def _find_shiftable(
     state: Calibration, inputs: Mapping[str, Array], wanted: Mapping[str, Array]
 ) -> None:
-    """Mark the inputs whose shift the reference ignores or passes through."""
+    """Mark the inputs whose shift the reference ignores or passes through.
+
+    Where products are made, also parameters, and only what it ignores: a shift of all values hides
+    how they were weighed.
+    """
+    run = partial(state.run, precision=Precision.DOUBLE)
+    is_direct = not state.has_matmul
     sources = []
     for source in state.sampler.sources:
-        is_real = source.kind is TensorKind.INPUT and source.dtype.is_float
-        shiftable = (
-            is_real
-            and source.profile.recipe is Recipe.NORMAL
-            and _ignores_shift(state, inputs, wanted, name=source.name)
+        shiftable = _may_shift(source, is_direct=is_direct) and ignores_shift(
+            run, inputs, wanted, name=source.name, passes=is_direct
         )
-        sources.append(replace(source, is_shiftable=shiftable))
+        axes: tuple[int, ...] = ()
+        if shiftable and is_direct:
+            axes = find_free_axes(run, inputs, wanted, name=source.name)
+        sources.append(replace(source, is_shiftable=shiftable, free_axes=axes))
     state.sampler = state.sampler.with_sources(tuple(sources))
 
 
-def _ignores_shift(
-    state: Calibration, inputs: Mapping[str, Array], wanted: Mapping[str, Array], *, name: str
-) -> bool:
-    moved = {**inputs, name: inputs[name].astype(np.float64) + SHIFT}
-    outputs = state.run(moved, Precision.DOUBLE)
-    return all(
-        _is_near(outputs[n], wanted[n]) or _is_near(outputs[n] - SHIFT, wanted[n]) for n in wanted
-    )
-
-
-def _is_near(left: Array, right: Array) -> bool:
-    wanted = right.astype(np.float64, copy=False)
-    error = float(np.linalg.norm(left.astype(np.float64, copy=False) - wanted))
-    return error <= _SAME * float(np.linalg.norm(wanted))
+def _may_shift(source: Source, *, is_direct: bool) -> bool:
+    if source.kind is TensorKind.INPUT:
+        return source.dtype.is_float and source.profile.recipe is Recipe.NORMAL
+    return not is_direct and (source.is_weight or source.is_added)
 
 
 def _settle_families(state: Calibration) -> None:
@@ -331,7 +331,7 @@ def _list_outlying(state: Calibration) -> Rungs:
     """The outliers that the task's operations call for, from the most telling ones down."""
     sources = state.sampler.sources
     rungs: list[FamilyScale] = []
-    if any(source.is_shiftable for source in sources):
+    if not state.has_matmul and any(source.is_shiftable for source in sources):
         rungs += [*BIG_SPIKED, BIG_SHIFTED]
     # What is rounded to 16 bits between two products turns nearly equal peaks around.
     if state.weighs and not state.picks and not is_narrow(state.shapes):
@@ -363,11 +363,31 @@ def _settle_family(
             f"{rungs[0].factor:g}"
         )
     slack = max(rung.slack, slack_for(needed))
+    rung = _sink(state, rung, factor=factor, slack=slack)
     if family is Family.TINY and state.cancels:
         slack = max(slack, CANCELLING_SLACK)
     if rung.outlier and state.has_matmul:
         slack = max(slack, OUTLIER_SLACK)
     return replace(rung, slack=slack)
+
+
+def _sink(state: Calibration, rung: FamilyScale, *, factor: float, slack: float) -> FamilyScale:
+    """The same with rows far below zero, where honest kernels need no wider limits for it."""
+    if rung.offset:
+        tries = [replace(rung, sunk=SUNK)]
+    elif rung.outlier and any(source.is_shiftable for source in state.sampler.sources):
+        tries = [replace(rung, lean=lean) for lean in LEANS]
+    else:
+        return rung
+    precisions = [Precision.SINGLE, *([Precision.OWN] if is_narrow(state.shapes) else [])]
+    for low in tries:
+        draws = _Draws(state=state, scale=low, factor=factor)
+        needed = max(_try_scale(state, draws, precision) for precision in precisions)
+        if slack_for(needed) > slack or needed > SLACKS[-1]:
+            return rung
+        if not low.lean or draws.find_reach().lowest_row < UNDERFLOWS_AT:
+            return low
+    return rung
 
 
 def _find_rung(
@@ -389,7 +409,9 @@ def _find_rung(
         own = _try_scale(state, draws, Precision.OWN) if is_narrow(state.shapes) else 0.0
         is_lost = bool(rung.outlier) and own > OUTLIER_SLACK >= needed
         needed = max(needed, own)
-        is_telling = not (state.weighs and rung.outlier) or draws.find_reach() > OVERFLOWS_AT
+        is_telling = (
+            not (state.weighs and rung.outlier) or draws.find_reach().highest > OVERFLOWS_AT
+        )
         if is_telling and needed <= OUTLIER_SLACK:
             return rung, needed
         if spare or (rung.gain and not (is_telling and needed <= SLACKS[-1])):
@@ -417,12 +439,13 @@ class _Draws:
             self.made.append((inputs, self.state.run(inputs, Precision.DOUBLE)))
         return self.made[number]
 
-    def find_reach(self) -> float:
-        """The least of all draws' largest arguments of an exponential."""
+    def find_reach(self) -> Reach:
+        """How far the arguments of exponentials go in every draw."""
         reference = self.state.shapes.reference
         if not isinstance(reference, WatchedReference):
-            return np.inf
-        return min(reference.find_reach(inputs) for inputs, _ in self.made)
+            return Reach(np.inf, 0.0)
+        found = [reference.find_reach(inputs) for inputs, _ in self.made]
+        return Reach(min(r.highest for r in found), max(r.lowest_row for r in found))
 
 
 def _try_scale(state: Calibration, draws: _Draws, precision: Precision) -> float:

@@ -128,8 +128,15 @@ def at_scales_of(dev: ShapeSet, other: ShapeSet) -> ShapeSet:
     assert isinstance(dev.sampler, UserSampler)
     assert isinstance(other.sampler, UserSampler)
     sampler = other.sampler
-    shiftable = {s.name: s.is_shiftable for s in dev.sampler.sources}
-    sources = tuple(replace(s, is_shiftable=shiftable[s.name]) for s in sampler.sources)
+    settled_as = {s.name: s for s in dev.sampler.sources}
+    sources = tuple(
+        replace(
+            s,
+            is_shiftable=settled_as[s.name].is_shiftable,
+            free_axes=settled_as[s.name].free_axes,
+        )
+        for s in sampler.sources
+    )
     settled = replace(
         sampler,
         sources=sources,

@@ -37,6 +37,10 @@ class FamilyScale:
 
     factor: float = 1.0
     offset: float = 0.0
+    sunk: float = 0.0
+    """Half of the rows have this offset in place of the other: all of their values are far below
+    zero, an outlier that goes up aside. What starts a maximum at zero, or pads with it, is wrong
+    there."""
     spike: float = 0.0
     outlier: float = 0.0
     weight_outlier: float = 0.0
@@ -52,6 +56,9 @@ class FamilyScale:
     """Parameters that are added, not multiplied, have the factor too."""
     grid: float = 0.0
     """Inputs are rounded to multiples of it: what is compared is then equal at times."""
+    lean: float = 0.0
+    """Inputs, weights and biases whose shift only moves the rows of scores that products make have
+    a mean so many times as far below zero as they spread: some of those rows are far below zero."""
     slack: float = 1.0
 
     @property
@@ -73,6 +80,9 @@ BIG_SPIKED = (
     FamilyScale(factor=2.0, offset=60.0, spike=200.0, slack=OUTLIER_SLACK),
 )
 BIG_SHIFTED = FamilyScale(factor=16.0, offset=60.0)
+# So far below that e^88 is not reached by any value of a row; bfloat16 has a unit there.
+SUNK = -250.0
+LEANS = (2.0, 4.0, 8.0, 16.0, 32.0)
 # Where a shift changes the result, as that of a query or a key, outliers stand out by a factor.
 OUTLIER = 64.0
 # Inputs alone can't say which column of a product is the largest; nor can they where they are

@@ -17,6 +17,8 @@ _ORDERS = frozenset({
 _PICKS = frozenset({"argmax", "argmin", "argsort", "kthvalue", "sort", "topk"})
 _COMPARISONS = frozenset({"eq", "ge", "gt", "le", "lt", "ne"})
 EXPONENTIALS = frozenset({"_softmax", "_log_softmax", "_safe_softmax", "exp", "logsumexp"})
+ROWS_OF_EXPONENTIALS = EXPONENTIALS - {"exp"} | {"amax", "max"}
+"""Operations along an axis over what exponentials are taken of."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -52,9 +52,18 @@ class RecordedReference(Reference, Protocol):
         """Run in its own precision; the results hold every forward input as the run left it."""
 
 
+class Reach(NamedTuple):
+    """How far the arguments of exponentials go; 0 where there are none."""
+
+    highest: float
+    """The largest finite one."""
+    lowest_row: float
+    """The least of all rows' largest, rows that are masked aside."""
+
+
 @runtime_checkable
 class WatchedReference(Protocol):
-    """A reference that says how large the arguments of its exponentials are."""
+    """A reference that says how far the arguments of its exponentials go."""
 
-    def find_reach(self, inputs: Mapping[str, Array]) -> float:
-        """The largest finite argument in a run in float64; 0 where there is none."""
+    def find_reach(self, inputs: Mapping[str, Array]) -> Reach:
+        """In a run in float64."""

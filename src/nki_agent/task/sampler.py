@@ -35,6 +35,7 @@ from nki_agent.task.recipe import (
     separate,
     vary,
 )
+from nki_agent.task.shifting import draw_sides
 from nki_agent.task.task import TensorKind
 from nki_agent.task.values import to_array, to_stored
 
@@ -71,6 +72,8 @@ class Source:
     """What the file declares; only then is it there."""
     is_shiftable: bool = False
     """Whether the reference ignores an offset on this input, or passes it through."""
+    free_axes: tuple[int, ...] = ()
+    """Axes along which each place of a shiftable input may have an offset of its own."""
 
     @property
     def is_weight(self) -> bool:
@@ -181,6 +184,9 @@ class UserSampler:
             array = self._scale_input(array, source, scale, seed)
         else:
             array = _scale_parameter(array, source, scale, self.sources, seed)
+            if scale.lean and source.is_shiftable:
+                spread = source.profile.std if source.is_weight else scale.factor
+                array = array.astype(np.float32) - np.float32(scale.lean * spread)
         stored = to_stored(array, source.dtype)
         is_wide = source.dtype is DType.FLOAT32 and source.kind is TensorKind.INPUT
         return separate(stored) if self.is_distinct and is_wide and _is_scaled(source) else stored
@@ -190,6 +196,10 @@ class UserSampler:
             return array
         lane = _find_lane(source, self.sources)
         array = _scale(array, source, scale, lane=lane, rng=rng_for(seed, "spike", source.name))
+        if scale.sunk and source.is_shiftable:
+            _sink(array, source, scale, rng=rng_for(seed, "sunk", source.name))
+        if scale.lean and source.is_shiftable:
+            array -= np.float32(scale.lean * scale.factor * source.profile.std)
         is_divisor = source.profile.recipe is Recipe.POSITIVE and source.given.ndim > 1
         if (scale.has_zero_row and lane is not None) or (scale.has_zero_divisors and is_divisor):
             zero_row(array, rng_for(seed, "zero row"))
@@ -298,6 +308,15 @@ def _scale(
     if scale.grid:
         reals = np.rint(reals / np.float32(scale.grid)) * np.float32(scale.grid)
     return reals
+
+
+def _sink(reals: Array, source: Source, scale: FamilyScale, *, rng: np.random.Generator) -> None:
+    """Move half of the rows from their offset to the one far below zero."""
+    below = draw_sides(reals.shape, source.free_axes, rng)
+    share = min(1.0, source.profile.std)
+    # float32 keeps narrow values there; what it costs has been tried when the task was loaded.
+    depth = scale.sunk if source.dtype is DType.FLOAT32 else scale.sunk * share
+    reals += np.where(below, np.float32(depth - scale.offset * share), np.float32(0.0))
 
 
 def _weigh(array: Array, source: Source, scale: FamilyScale, *, rng: np.random.Generator) -> Array:

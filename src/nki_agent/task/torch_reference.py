@@ -23,8 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nki_agent.base.errors import TaskError
 from nki_agent.isa.dtype import DType
 from nki_agent.task.binding import Binding, Call
-from nki_agent.task.record import EXPONENTIALS, Record
-from nki_agent.task.reference import Precision, Results
+from nki_agent.task.record import EXPONENTIALS, ROWS_OF_EXPONENTIALS, Record
+from nki_agent.task.reference import Precision, Reach, Results
 from nki_agent.task.task import TensorArgument
 from nki_agent.task.tensors import find_torch_dtype, to_array, to_tensor, to_wide
 from nki_agent.task.torch_record import TorchRecorder
@@ -37,6 +37,8 @@ _CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
 _DTYPE_OF = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 _RMS_NORMS = (nnf.rms_norm, torch.rms_norm)
 _RMS_EPS_INDEX = 3
+MASKED = -1e4
+"""Scores from here down were masked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +70,14 @@ class TorchReference:
         kept = (b.argument.name for b in self.call.bindings() if b.argument.is_updated)
         return _results(outputs, {name: values[name] for name in kept})
 
-    def find_reach(self, inputs: Mapping[str, Array]) -> float:
-        """The largest finite argument of an exponential in a run in float64; 0 without any."""
+    def find_reach(self, inputs: Mapping[str, Array]) -> Reach:
+        """How far the arguments of exponentials go in a run in float64."""
         values = self._load(inputs, Precision.DOUBLE)
         watching = _Watching()
         wide = _precise(Precision.DOUBLE, self.own_dtype)
         with settled(), wide, sdpa_kernel(SDPBackend.MATH), watching:
             self.call.run(self.entry, values)
-        return watching.largest
+        return Reach(watching.highest, watching.lowest_row)
 
     def record(self, inputs: Mapping[str, Array]) -> tuple[Results, Record]:
         """Run in its own precision and follow each operation, where PyTorch lets it be followed."""
@@ -181,11 +183,15 @@ def _precise(precision: Precision, own: torch.dtype) -> Iterator[None]:
 
 
 class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps the largest finite argument of all exponentials."""
+    """Keeps the largest finite argument of all exponentials, and the least of their rows' largest.
+
+    Where exponentials are written out, a row's largest is what a maximum along an axis gives.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.largest = 0.0
+        self.highest = 0.0
+        self.lowest_row = 0.0
 
     @staticmethod
     def _should_skip_dynamo() -> bool:
@@ -193,9 +199,14 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket.__name__ in EXPONENTIALS and args[0].numel():
+        name = func.overloadpacket.__name__
+        if name in EXPONENTIALS and args[0].numel():
             finite = args[0].nan_to_num(0.0, 0.0, 0.0)
-            self.largest = max(self.largest, float(finite.max()))
+            self.highest = max(self.highest, float(finite.max()))
+        if name in ROWS_OF_EXPONENTIALS and len(args) > 1 and args[0].numel():
+            rows = args[0].amax(args[1])
+            seen = rows[rows > MASKED]
+            self.lowest_row = min(self.lowest_row, float(seen.min()) if seen.numel() else 0.0)
         return func(*args, **(kwargs or {}))
 
 

@@ -24,7 +24,7 @@ from nki_agent.task.tolerance import Tolerance
 
 Array = NDArray[Any]
 
-TRIALS_VERSION = 2
+TRIALS_VERSION = 3
 """Rises when a root seed draws other inputs or sets other limits; verdicts of both are not one."""
 
 
