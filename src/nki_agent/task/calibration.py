@@ -79,7 +79,7 @@ DEPENDS_MAX = 16
 OVERFLOWS_AT = 100.0
 """A score from which on `exp` overflows in float32, at 88.7, also where it is the largest of a draw
 by less than another draw's."""
-UNDERFLOWS_AT = -200.0
+UNDERFLOWS_AT = -120.0
 """All scores of a row from which on `exp` of them is 0 in float32, at -104, also in other draws."""
 _VARIATIONS = {
     Variation.FULL: "",
@@ -385,9 +385,17 @@ def _sink(state: Calibration, rung: FamilyScale, *, factor: float, slack: float)
         needed = max(_try_scale(state, draws, precision) for precision in precisions)
         if slack_for(needed) > slack or needed > SLACKS[-1]:
             return rung
-        if not low.lean or draws.find_reach().lowest_row < UNDERFLOWS_AT:
+        if not low.lean or _reaches_down(state, low):
             return low
     return rung
+
+
+def _reaches_down(state: Calibration, scale: FamilyScale) -> bool:
+    """Whether some rows are far below zero in every draw, be it of the smallest values."""
+    draws = _Draws(state=state, scale=scale, factor=SCALE_LOW)
+    for number in range(NUM_DRAWS):
+        draws.get(number)
+    return draws.find_reach().lowest_row < UNDERFLOWS_AT
 
 
 def _find_rung(
