@@ -6,6 +6,7 @@ import pytest
 from numpy.typing import NDArray
 
 from nki_agent.base.seeds import rng_for
+from nki_agent.isa.dtype import DType
 from nki_agent.task.cause import Case
 from nki_agent.task.pattern import guess_pattern
 
@@ -134,3 +135,17 @@ def test_large_output_is_guessed_from_its_first_part() -> None:
 def test_missing_clamp_is_no_lost_precision() -> None:
     values = normals(200, 50) * 40
     assert "precision" not in guess(np.clip(values, -100, 100), values.astype(np.float32))
+
+
+def test_counts_that_are_a_little_wrong_lost_no_precision() -> None:
+    wanted = rng_for(0, "counts").integers(100, 200, (130,)).astype(np.float64)
+    got = wanted + rng_for(0, "more").integers(1, 20, (130,))
+    case = Case(expected=wanted, actual=got, bad=got != wanted, dtype=DType.INT32)
+    assert "precision" not in str(guess_pattern(case))
+
+
+def test_coarse_errors_everywhere_may_be_a_wrong_term() -> None:
+    wanted = normals(64, 64)
+    text = guess(wanted, wanted + 0.02 * normals(64, 64, name="b"))
+    assert "lost precision" in text
+    assert "or a term that is a little wrong" in text

@@ -9,12 +9,13 @@ from nki_agent.isa.dtype import DType
 from nki_agent.task.cause import SAMPLE_MAX, Case, Cause, Guess, Reals, eps_of, norm
 from nki_agent.task.region import is_spread
 
+_TERM = "a term that is a little wrong: a bound, a scale, one element more or less"
 # Relative L2 error that is left when each value is rounded to a format on the way.
 _PRECISIONS = (
     (1e-6, 8e-5, "rounding, or an approximate function"),
     (8e-5, 6e-4, "float16 or tfloat32 precision on the way"),
-    (6e-4, 6e-3, "bfloat16 precision on the way"),
-    (6e-3, 8e-2, "8-bit float precision on the way"),
+    (6e-4, 6e-3, f"bfloat16 precision on the way, or {_TERM}"),
+    (6e-3, 8e-2, f"8-bit float precision on the way, or {_TERM}"),
 )
 _GRIDS = (DType.BFLOAT16, DType.FLOAT16, DType.FLOAT8_E4M3, DType.FLOAT8_E5M2)
 _MOST, _ALL = 0.95, 0.999
@@ -142,7 +143,9 @@ def _detrend(error: Reals) -> Reals:
 
 
 def find_precision(case: Case) -> Guess | None:
-    """Small relative errors of both signs everywhere."""
+    """Small relative errors of both signs everywhere; whole numbers have no digits to lose."""
+    if case.dtype is not None and case.dtype.is_integer:
+        return None
     case = case.sample()
     expected, difference = case.expected, case.actual - case.expected
     off: NDArray[np.bool_] = np.abs(difference) > _EXACT * np.abs(expected)
