@@ -162,7 +162,9 @@ def test_server_ends_with_its_killed_parent(directory: Path) -> None:
     assert not is_alive(pid)
 
 
-def test_small_model_writes_a_kernel_as_well_as_it_can(directory: Path, tmp_path: Path) -> None:
+def test_small_model_writes_a_kernel_as_well_as_it_can(
+    directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("openai")
     fixed = ("--turns", 2, "--reply-tokens", 64, "--json")
     model = ("--model", f"hf/{directory}", "--gpu-hour", 1.0, "--runs", tmp_path / "runs")
@@ -174,6 +176,7 @@ def test_small_model_writes_a_kernel_as_well_as_it_can(directory: Path, tmp_path
     assert report["usage"]["input_tokens"] > 1000
     assert 0 < report["usage"]["output_tokens"] <= 128
     assert report["usd"] > 0
+    assert "Loading weights" not in capfd.readouterr().err
     (run,) = (tmp_path / "runs").iterdir()
     said = [e.reply.text for e in read_trajectory(run / "trajectory.jsonl") if isinstance(e, Turn)]
     recorded = ("--model", f"recorded/{run}", "--runs", tmp_path / "b")

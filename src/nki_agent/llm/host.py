@@ -37,6 +37,7 @@ class Generator:
         """Load weights and tokenizer; what transformers raises travels up."""
         transformers = importlib.import_module("transformers")
         transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
         self._model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype="auto")
         if transformers.utils.is_torch_cuda_available():
