@@ -306,14 +306,10 @@ def _second(second: Mapping[str, Any] | None) -> Iterator[str]:
     if second is None:
         yield "Not run.\n"
         return
-    found = (
-        f" Of {second['tasks']} held-out tasks of one operator {second['before']} are right before"
-        f" and {second['after']} after ({second['after_compiled']} compile), single shot."
-        if second["tasks"]
-        else " It has not been measured on tasks yet: the process ended before its first verdict."
-    )
     yield (
-        f"{SOURCE}\n{second['how']} The loss of a token ends at {second['loss']:.2f}.{found} Its"
+        f"{SOURCE}\n{second['how']} The loss of a token ends at {second['loss']:.2f}. Of"
+        f" {second['tasks']} held-out tasks of one operator {second['before']} are right before and"
+        f" {second['after']} after ({second['after_compiled']} compile), single shot. Its"
         " tokenizer writes a kernel in several times as many tokens as ours, so it saw few of"
         " them.\n"
     )

@@ -61,10 +61,11 @@ LORA: Final = LoraPart(
 class SecondPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How much of it."""
 
-    steps: int = 16
+    steps: int = 96
     batch: int = 2
-    tasks: int = 8
-    threads: int = 2
+    tasks: int = 24
+    threads: int = 1
+    """Two wait for each other longer than they work where anything else runs."""
 
 
 def make_config(folder: Path, plan: SecondPlan) -> SftConfig:
