@@ -30,6 +30,7 @@ from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
 from nki_agent.builtin.reorders import plan_reorder
 from nki_agent.builtin.rows import RowsPlanner
+from nki_agent.builtin.sharing import share_values
 from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
@@ -58,7 +59,8 @@ def plan_kernel(
         UnsupportedError: what cannot be written, and why.
     """
     _require_small(captured.graph)
-    captured = patches_as_rows(_without_softmax(captured, chip, choices))
+    captured = _without_softmax(share_values(captured), chip, choices)
+    captured = patches_as_rows(captured)
     captured, chains = turn_chains(captured, chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
     outputs = _stored(captured.graph, groups)
