@@ -12,9 +12,20 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from nki_agent.builtin.text import Scope, Source
-from nki_agent.builtin.tile_steps import Access, Load, Step, Store, Tile, step_reads, step_writes
+from nki_agent.builtin.tile_steps import (
+    Access,
+    AddUp,
+    Load,
+    Step,
+    Store,
+    Tile,
+    step_reads,
+    step_writes,
+)
 
 PAIR = 2
+CHOSEN = "chosen"
+"""What a phase calls the matrix that says which row of a total each partition belongs to."""
 
 
 class Printer(Protocol):
@@ -61,7 +72,9 @@ class Phases:
     row_level: int
     prefix: str
     is_packed: bool = False
-    _parts: dict[Access, str] = field(default_factory=dict)
+    has_own_rows: bool = False
+    """Whether parts of tensors have another shape than the tiles that they are loaded to."""
+    _parts: dict[Access | str, str] = field(default_factory=dict)
     _phases: list[_Phase] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -72,6 +85,8 @@ class Phases:
                 count = names[step.access.tensor] = names.get(step.access.tensor, 0) + 1
                 suffix = "" if count == 1 else f"_{count}"
                 self._parts[step.access] = f"{step.access.tensor}_part{suffix}"
+            elif isinstance(step, AddUp):
+                self._parts[CHOSEN] = CHOSEN
         bounds = [0, *self.cuts, len(self.steps)]
         for index in range(len(bounds) - 1):
             self._phases.append(self._phase(bounds, index))
@@ -82,8 +97,8 @@ class Phases:
         tiles = self._carried(start)
         # Parts to load are used up in the first phase; those to store wait for theirs.
         rest = self.steps[start:]
-        parts = [self._parts[s.access] for s in rest if isinstance(s, Load | Store)]
-        stores = [self._parts[s.access] for s in later if isinstance(s, Load | Store)]
+        parts = self._given_to(rest)
+        stores = self._given_to(later)
         # What an outer loop made is another tile when a later phase runs: it is handed on.
         inside = {t for s in steps for t in step_reads(s)}
         read = [t for s in rest for t in step_reads(s) if t.level < self.row_level]
@@ -96,6 +111,16 @@ class Phases:
             tiles=tuple(tiles),
             hands_on=(*dict.fromkeys(stores), *onward) if later else (),
         )
+
+    def _given_to(self, steps: Sequence[Step]) -> list[str]:
+        """What steps are given anew at each tile."""
+        found = []
+        for step in steps:
+            if isinstance(step, Load | Store):
+                found.append(self._parts[step.access])
+            elif isinstance(step, AddUp):
+                found.append(CHOSEN)
+        return found
 
     def _carried(self, cut: int) -> list[Tile]:
         """Tiles made before a cut and read after it, those of outer loops last."""
@@ -124,7 +149,7 @@ class Phases:
                 )
             line, missing = self._sizes(phase, printer.cols, body.text())
             if missing:
-                phase = replace(phase, kept=(*phase.kept, missing))
+                phase = replace(phase, kept=(*phase.kept, *missing))
                 self._phases[index] = phase
             given = [*phase.kept, *phase.parts, *(tile.name for tile in phase.tiles)]
             helpers.add()
@@ -145,21 +170,23 @@ class Phases:
             case _:
                 printer.print(step, self.row_level)
 
-    def _sizes(self, phase: _Phase, cols: str, text: str) -> tuple[str, str]:
-        """The line that names the sizes that the body uses, and a size that must be passed in."""
+    def _sizes(self, phase: _Phase, cols: str, text: str) -> tuple[str, tuple[str, ...]]:
+        """The line that names the sizes that the body uses, and sizes that must be passed in."""
         names = ["rows", "each", cols] if self.is_packed else ["rows", cols]
         used = [name if re.search(rf"\b{name}\b", text) else "_" for name in names]
         if not any(name != "_" for name in used):
-            return "", ""
+            return "", ()
         wide = [t.name for t in phase.tiles if t.is_wide and t.level == self.row_level]
+        if self.has_own_rows and not wide:
+            return "", tuple(name for name in used if name != "_")
         loads = [step for step in phase.steps if isinstance(step, Load) and step.dst.is_wide]
         wide += [self._parts[step.access] for step in loads]
         for step in self.steps:
             if isinstance(step, Store) and step.src.is_wide:
                 wide += [p for p in phase.parts if p == self._parts[step.access]]
         if wide:
-            return _unpack(used, wide[0]), ""
-        missing = used[-1] if used[-1] != "_" else ""
+            return _unpack(used, wide[0]), ()
+        missing = (used[-1],) if used[-1] != "_" else ()
         used[-1] = "_"
         if not any(name != "_" for name in used):
             return "", missing
@@ -172,10 +199,10 @@ class Phases:
         for index in range(1, len(self._phases)):
             source.add(f"before_{index + 1} = []")
 
-    def call(self, source: Source, region: Region) -> None:
-        """Inside the loop over tiles."""
+    def call(self, source: Source, region: Region, chosen: str = "") -> None:
+        """Inside the loop over tiles; `chosen` is the matrix that a total is made with."""
         first = self._phases[0]
-        parts: dict[str, str] = {}
+        parts: dict[str, str] = {CHOSEN: chosen}
         for step in self.steps:
             if isinstance(step, Load):
                 parts[self._parts[step.access]] = region(step.access, step.dst, is_store=False)

@@ -57,6 +57,13 @@ class Total:
     tile: Tile
     target: Access
     dtype: DType
+    is_by_products: bool = False
+    """Whether the Tensor Engine adds up, in PSUM."""
+    is_over_rows: bool = False
+    """Whether what is added up lies on the partitions, as often as they hold it.
+
+    Then the last of `outer` are the rows of the result, and a tile has as many of them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
+from nki_agent.builtin.total_rows import TotalPlanner
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -307,7 +308,8 @@ def _plan_stage(
     match group.kind:
         case StageKind.ROWS:
             reorder = plan_reorder(captured, group, buffers=names, chip=chip)
-            rows = RowsPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+            planner = RowsPlanner if group.fold is None else TotalPlanner
+            rows = planner(captured, group, buffers=names, outputs=outputs, chip=chip)
             return reorder or rows.plan(choices)
         case StageKind.MATMUL:
             matmul = SmallProductPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)

@@ -61,7 +61,7 @@ from nki_agent.builtin.tile_steps import (
     step_writes,
 )
 from nki_agent.builtin.titles import describe
-from nki_agent.builtin.totals import add_up, added_axes, total_walks
+from nki_agent.builtin.totals import added_axes, total_walks
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -444,19 +444,9 @@ class RowsPlanner:
         )
 
     def _total(self, lowering: Lowering, space: Space) -> Total | None:
-        """What is added up over the innermost loop."""
-        if self.fold is None:
-            return None
-        node = self.graph[self.fold]
-        stored = self.buffers[node.id]
-        source = lowering.settle(self.graph.base(node.inputs[0]).id)
-        cols = max(group_size(space.groups[-1], space.sizes))
-        walks = total_walks(self.captured, self.alignments, self.fold, self.buffers)
-        return Total(
-            tile=add_up(lowering, source, node.function, cols),
-            target=self._access(space, stored.name, walks),
-            dtype=stored.dtype,
-        )
+        """What is added up over the innermost loop: see `total_rows`."""
+        del lowering, space
+        return None
 
     def _spread(
         self,
@@ -495,7 +485,8 @@ class RowsPlanner:
             names=names,
             num_tiles=num_tiles,
             has_phases=has_phases,
-            may_park=self.choices.parking and self.fold is None,
+            may_park=self.choices.parking,
+            banks_held=-(-4 * cols // self.chip.psum_bank_bytes) if self.fold is not None else 0,
             phases=self.choices.phases,
         ).pace(steps)
         return list(paced.steps), paced.cuts

@@ -231,6 +231,17 @@ class Accumulate:
     op: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddUp:
+    """What a tile adds to a total in PSUM: a product with the matrix of who belongs to which row.
+
+    The stage knows that matrix; it holds ones and zeros.
+    """
+
+    dst: Tile
+    src: Tile
+
+
 Step = (
     Load
     | Store
@@ -248,6 +259,7 @@ Step = (
     | CopyWhere
     | Scan
     | Accumulate
+    | AddUp
 )
 
 
@@ -269,7 +281,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
             found = (step.data, step.scalar.operand, step.other)
         case Reduce() | Invert() | AffineSelect():
             found = (step.data,)
-        case Accumulate():
+        case Accumulate() | AddUp():
             found = (step.dst, step.src)
         case CopyWhere():
             found = (step.dst, step.src, step.predicate)
@@ -279,7 +291,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
 def step_writes(step: Step) -> tuple[Tile, ...]:
     """The tiles that a step writes."""
     match step:
-        case Store() | Accumulate():
+        case Store() | Accumulate() | AddUp():
             return ()
         case Activate():
             return (step.dst,) if step.sums is None else (step.dst, step.sums)
