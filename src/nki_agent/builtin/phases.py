@@ -45,8 +45,8 @@ class Printer(Protocol):
 class Region(Protocol):
     """Text of the part of a tensor in HBM that belongs to the current tile."""
 
-    def __call__(self, access: Access, tile: Tile, *, is_store: bool) -> str:
-        """The text."""
+    def __call__(self, step: Load | Store) -> str:
+        """The text; of rows that are looked up, the whole table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,9 @@ class Phases:
             if isinstance(step, Load | Store) and step.access not in self._parts:
                 count = names[step.access.tensor] = names.get(step.access.tensor, 0) + 1
                 suffix = "" if count == 1 else f"_{count}"
-                self._parts[step.access] = f"{step.access.tensor}_part{suffix}"
+                is_table = isinstance(step, Load) and step.lookup is not None
+                kind = "table" if is_table else "part"
+                self._parts[step.access] = f"{step.access.tensor}_{kind}{suffix}"
             elif isinstance(step, AddUp):
                 self._parts[CHOSEN] = CHOSEN
         bounds = [0, *self.cuts, len(self.steps)]
@@ -164,7 +166,8 @@ class Phases:
         match step:
             case Load():
                 printer.allocate(step.dst)
-                body.add(f"nisa.dma_copy(dst={step.dst.name}, src={self._parts[step.access]})")
+                part = looked_up(self._parts[step.access], step)
+                body.add(f"nisa.dma_copy(dst={step.dst.name}, src={part})")
             case Store():
                 body.add(f"nisa.dma_copy(dst={self._parts[step.access]}, src={step.src.name})")
             case _:
@@ -180,12 +183,14 @@ class Phases:
         if self.has_own_rows and not wide:
             return "", tuple(name for name in used if name != "_")
         loads = [step for step in phase.steps if isinstance(step, Load) and step.dst.is_wide]
-        wide += [self._parts[step.access] for step in loads]
+        wide += [self._parts[step.access] for step in loads if step.lookup is None]
         for step in self.steps:
             if isinstance(step, Store) and step.src.is_wide:
                 wide += [p for p in phase.parts if p == self._parts[step.access]]
         if wide:
             return _unpack(used, wide[0]), ()
+        if not phase.tiles:
+            return "", tuple(name for name in used if name != "_")
         missing = (used[-1],) if used[-1] != "_" else ()
         used[-1] = "_"
         if not any(name != "_" for name in used):
@@ -204,10 +209,8 @@ class Phases:
         first = self._phases[0]
         parts: dict[str, str] = {CHOSEN: chosen}
         for step in self.steps:
-            if isinstance(step, Load):
-                parts[self._parts[step.access]] = region(step.access, step.dst, is_store=False)
-            elif isinstance(step, Store):
-                parts[self._parts[step.access]] = region(step.access, step.src, is_store=True)
+            if isinstance(step, Load | Store):
+                parts[self._parts[step.access]] = region(step)
         given = [*first.kept, *(parts[part] for part in first.parts)]
         source.add(f"before_2.append({self.name(0)}({', '.join(given)}))")
         for index in range(1, len(self._phases)):
@@ -232,6 +235,11 @@ class Phases:
                 with source.block(f"for state in before_{index + 1}:"):
                     source.add(self._run(index, "state"))
                 source.add(f"before_{index + 1} = []")
+
+
+def looked_up(text: str, step: Load) -> str:
+    """The rows that a load takes out of a table, or the region itself."""
+    return text if step.lookup is None else f"{text}.vector_select(0, {step.lookup.index.name})"
 
 
 def _unpack(names: list[str], source: str) -> str:

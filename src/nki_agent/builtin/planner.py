@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from nki_agent.builtin.attention import fits
 from nki_agent.builtin.capture import Captured
@@ -21,6 +22,8 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
 )
 from nki_agent.builtin.in_place import find_in_place, make_name
+from nki_agent.builtin.lookup_rows import LookupPlanner
+from nki_agent.builtin.lookups import join_lookups
 from nki_agent.builtin.loop_stages import keep_loops, plan_loop
 from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.patches import patches_as_rows
@@ -64,11 +67,40 @@ def plan_kernel(
     captured = patches_as_rows(captured)
     captured, chains = turn_chains(captured, chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
+
+    given = _Given(arguments, result_names, updates)
+    joined = join_lookups(captured, groups)
+    if joined != groups:
+        # Where rows cannot be looked up whole, gathers stay stages of their own.
+        with contextlib.suppress(UnsupportedError):
+            return _plan_groups(captured, joined, given, chip=chip, choices=choices)
+    return _plan_groups(captured, groups, given, chip=chip, choices=choices)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a kernel is given, and what it makes."""
+
+    arguments: tuple[Argument, ...]
+    results: tuple[str, ...]
+    updates: tuple[str, ...]
+
+
+def _plan_groups(
+    captured: Captured,
+    groups: list[Group],
+    given: _Given,
+    *,
+    chip: ChipSpec,
+    choices: Choices,
+) -> Plan:
+    """The plan of a graph that is divided into stages."""
+    arguments, result_names = given.arguments, given.results
     outputs = _stored(captured.graph, groups)
     relaid = find_relayouts(captured, groups)
     groups = [group for group in groups if group.nodes[0] not in relaid]
     taken = {*result_names, *(a.name for a in arguments)}
-    new = {name: make_name(f"new_{name}", taken) for name in updates}
+    new = {name: make_name(f"new_{name}", taken) for name in given.updates}
 
     def plan_stages() -> tuple[dict[int, Stored], list[Stage]]:
         final = (*result_names, *new.values())
@@ -150,7 +182,9 @@ def _loops(captured: Captured, groups: list[Group]) -> tuple[LoopSpan, ...]:
 
 def _stored(graph: Graph, groups: list[Group]) -> dict[int, None]:
     """Nodes that must be in HBM: read by another stage, or an output."""
-    owner = {node: index for index, group in enumerate(groups) for node in group.nodes}
+    owner = {
+        node: index for index, group in enumerate(groups) for node in (*group.nodes, *group.lookups)
+    }
     stored: dict[int, None] = {}
     for node in graph.nodes:
         if node.op is Op.VIEW:
@@ -307,10 +341,7 @@ def _plan_stage(
         )
     match group.kind:
         case StageKind.ROWS:
-            reorder = plan_reorder(captured, group, buffers=names, chip=chip)
-            planner = RowsPlanner if group.fold is None else TotalPlanner
-            rows = planner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return reorder or rows.plan(choices)
+            return _plan_rows(captured, group, names, outputs, chip, choices)
         case StageKind.MATMUL:
             matmul = SmallProductPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
             return matmul.plan_small(choices) or matmul.plan(choices)
@@ -328,3 +359,22 @@ def _plan_stage(
             return plan_pick(captured, group, buffers=names, chip=chip)
         case StageKind.RESIDENT:
             return plan_loop(captured, group, buffers=names, outputs=outputs, chip=chip)
+
+
+def _plan_rows(
+    captured: Captured,
+    group: Group,
+    names: Mapping[int, Stored],
+    outputs: Sequence[int],
+    chip: ChipSpec,
+    choices: Choices,
+) -> Stage:
+    """A pass over rows, or one that only puts elements in another order."""
+    planner = RowsPlanner
+    if group.lookups:
+        planner = LookupPlanner
+    elif group.fold is not None:
+        planner = TotalPlanner
+    elif reorder := plan_reorder(captured, group, buffers=names, chip=chip):
+        return reorder
+    return planner(captured, group, buffers=names, outputs=outputs, chip=chip).plan(choices)

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.phases import CHOSEN, Phases
+from nki_agent.builtin.phases import CHOSEN, Phases, looked_up
 from nki_agent.builtin.plan import RowsPlan, Total
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window, access_pattern, times
@@ -175,13 +175,15 @@ class RowsPrinter:
             return
         for step in self.plan.steps:
             is_sliced = not self.is_packed or tile_of(step).kind in (Kind.VECTOR, Kind.ONE)
+            if isinstance(step, Load) and step.lookup is not None:
+                continue
             if isinstance(step, Load | Store) and is_sliced and not self._is_periodic(step):
                 self.regions.prepare(layout_of(step.access))
 
     # -- loops ------------------------------------------------------------------------------------
     def _level(self, level: int) -> None:
         if level == self.row_level and self.phases is not None and self.plan.total is None:
-            self.phases.call(self.source, self._region)
+            self.phases.call(self.source, self._text_of)
             return
         for step in self.plan.levels[level]:
             self._step(step, level)
@@ -235,7 +237,7 @@ class RowsPrinter:
         """What one turn of the innermost loop adds to a total."""
         level = self.row_level + 1
         if self.phases is not None:
-            self.phases.call(self.source, self._region, chosen)
+            self.phases.call(self.source, self._text_of, chosen)
             return
         self.steps.chosen = chosen
         for step in self.plan.levels[level]:
@@ -312,10 +314,10 @@ class RowsPrinter:
                 self._load_kept(step)
             case Load():
                 self.steps.allocate(step.dst)
-                text = self._region(step.access, step.dst, is_store=False)
+                text = looked_up(self._text_of(step), step)
                 self.source.add(f"nisa.dma_copy(dst={step.dst.name}, src={text})")
             case Store():
-                text = self._region(step.access, step.src, is_store=True)
+                text = self._text_of(step)
                 tile = step.src
                 src = f"{tile.name}[:1]" if tile.kind in (Kind.VECTOR, Kind.ONE) else tile.name
                 self.source.add(f"nisa.dma_copy(dst={text}, src={src})")
@@ -340,6 +342,18 @@ class RowsPrinter:
             self.source.add(f"nisa.dma_copy(dst={step.dst.name}[e : e + period], src={text})")
 
     # -- HBM regions ------------------------------------------------------------------------------
+    def _text_of(self, step: Load | Store) -> str:
+        """What a step reads or writes in HBM; of rows that are looked up, their table."""
+        if isinstance(step, Store):
+            return self._region(step.access, step.src, is_store=True)
+        if step.lookup is None:
+            return self._region(step.access, step.dst, is_store=False)
+        tensor, shape = step.access.tensor, (step.lookup.rows, step.lookup.cols)
+        if tuple(self.scope.shapes[tensor]) == shape:
+            return tensor
+        rows, cols = (self.scope.from_shapes(size, tensor) for size in shape)
+        return f"{tensor}.reshape(({rows}, {cols}))"
+
     def _region(self, access: Access, tile: Tile, *, is_store: bool) -> str:
         if self.plan.is_flat:
             return self._flat_region(access, tile, is_store=is_store)

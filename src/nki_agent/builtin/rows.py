@@ -150,6 +150,7 @@ class RowsPlanner:
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
         reduced = self._reduced()
         fences = frozenset({min(reduced)}) if reduced else frozenset()
+        fences |= self._own_fences()
         fences |= {f for axis in self.added for f in (axis, axis + 1)}
         time = first.order[0] if self.group.loop else 0
         if not reduced:
@@ -178,6 +179,10 @@ class RowsPlanner:
         rows, cols = (max(group_size(g, sizes)) for g in groups[-2:])
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
         return Space((*outside, *groups), sizes, is_flat=is_flat)
+
+    def _own_fences(self) -> frozenset[int]:
+        """Axes that no group of a kind of its own reaches across."""
+        return frozenset()
 
     def _reduced(self) -> frozenset[int]:
         """Axes that are reduced at any shape set: where they have one element they are not seen."""

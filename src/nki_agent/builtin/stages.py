@@ -63,6 +63,8 @@ class Group:
     """The loop over time that it is a part of; 0 is none."""
     fold: int | None = None
     """The one of the nodes that adds up over a loop of the stage."""
+    lookups: tuple[int, ...] = ()
+    """Rows by index that it loads out of their tables; they are made nowhere else."""
 
 
 def divide(graphs: Sequence[Graph], chains: Sequence[Attention] = ()) -> list[Group]:

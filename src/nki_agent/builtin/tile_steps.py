@@ -75,11 +75,27 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """Rows of a table of so many, of which each partition takes the one that its index names."""
+
+    index: Tile
+    rows: Size
+    cols: Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """HBM to SBUF."""
 
     dst: Tile
     access: Access
+    lookup: Lookup | None = None
+    """How rows are found that do not follow each other; `access` then names their table alone."""
+
+    @property
+    def index(self) -> Tile | None:
+        """What names the rows."""
+        return None if self.lookup is None else self.lookup.index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +284,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
     found: tuple[Operand | None, ...]
     match step:
         case Load() | Fill() | Iota():
-            found = ()
+            found = (step.index,) if isinstance(step, Load) else ()
         case Store() | Copy() | Cut():
             found = (step.src,)
         case Activate():
