@@ -71,7 +71,7 @@ class LookupPlanner(RowsPlanner):
         for source, axes in self.operands.items():
             node = self.graph.base(source)
             if node.id in self.lookups:
-                walk, cols = self._walks(source, axes)[0], row_cols(self.captured, node)[0]
+                walk, cols = self.walks(source, axes)[0], row_cols(self.captured, node)[0]
                 found.add(
                     min((a for a, step in walk.strides.items() if 0 < step < cols), default=0)
                 )
@@ -81,8 +81,8 @@ class LookupPlanner(RowsPlanner):
         return space
 
     def _plan_blocks(self, space: Space, room: int) -> RowsPlan:
-        plan = self._lower(space, None)
-        if self._bytes(plan, buffers=BUFFERS) > room:
+        plan = self.lower_to(space, None)
+        if self.bytes_of(plan, buffers=BUFFERS) > room:
             raise self._refusal("its rows do not fit SBUF")
         return plan
 

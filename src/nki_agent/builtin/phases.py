@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from nki_agent.builtin.text import Scope, Source
+from nki_agent.builtin.text import PartScope, Scope, Source
 from nki_agent.builtin.tile_steps import (
     Access,
     AddUp,
+    AffineSelect,
+    Iota,
     Load,
     Step,
     Store,
@@ -37,6 +39,9 @@ class Printer(Protocol):
 
     def allocate(self, tile: Tile) -> None:
         """`nl.ndarray` for a new tile."""
+
+    def take(self, tile: Tile) -> None:
+        """This tile is there already."""
 
     def print(self, step: Step, level: int) -> None:
         """One step."""
@@ -72,6 +77,10 @@ class Phases:
     row_level: int
     prefix: str
     is_packed: bool = False
+    made: Access | None = None
+    """What the first phase is given as a tile, in place of a part to load."""
+    start: str = ""
+    """What the number of a tile's first row is called, where steps need it."""
     has_own_rows: bool = False
     """Whether parts of tensors have another shape than the tiles that they are loaded to."""
     _parts: dict[Access | str, str] = field(default_factory=dict)
@@ -87,6 +96,8 @@ class Phases:
                 is_table = isinstance(step, Load) and step.lookup is not None
                 kind = "table" if is_table else "part"
                 self._parts[step.access] = f"{step.access.tensor}_{kind}{suffix}"
+                if isinstance(step, Load) and step.access == self.made:
+                    self._parts[step.access] = step.dst.name
             elif isinstance(step, AddUp):
                 self._parts[CHOSEN] = CHOSEN
         bounds = [0, *self.cuts, len(self.steps)]
@@ -122,6 +133,8 @@ class Phases:
                 found.append(self._parts[step.access])
             elif isinstance(step, AddUp):
                 found.append(CHOSEN)
+            elif isinstance(step, Iota | AffineSelect) and self.start:
+                found.append(self.start)
         return found
 
     def _carried(self, cut: int) -> list[Tile]:
@@ -153,17 +166,30 @@ class Phases:
             if missing:
                 phase = replace(phase, kept=(*phase.kept, *missing))
                 self._phases[index] = phase
+            factors = printer.scope.given if isinstance(printer.scope, PartScope) else {}
+            passed = [n for n in factors if re.search(rf"\b{n}\b", body.text())]
+            if passed:
+                phase = replace(phase, kept=(*phase.kept, *passed))
+                self._phases[index] = phase
             given = [*phase.kept, *phase.parts, *(tile.name for tile in phase.tiles)]
+            if index == 0:
+                given = [*self._made_name, *(g for g in given if g not in self._made_name)]
             helpers.add()
             helpers.add()
             with helpers.block(f"def {self.name(index)}({', '.join(given)}):"):
-                helpers.add(f'"""{_describe(phase)}"""')
+                helpers.add(f'"""{_describe(phase, self.made)}"""')
                 if line:
                     helpers.add(line)
             helpers.lines.extend(body.lines)
 
+    @property
+    def _made_name(self) -> list[str]:
+        return [] if self.made is None else [self._parts[self.made]]
+
     def _print(self, step: Step, printer: Printer, body: Source) -> None:
         match step:
+            case Load() if step.access == self.made:
+                printer.take(step.dst)
             case Load():
                 printer.allocate(step.dst)
                 part = looked_up(self._parts[step.access], step)
@@ -206,13 +232,22 @@ class Phases:
 
     def call(self, source: Source, region: Region, chosen: str = "") -> None:
         """Inside the loop over tiles; `chosen` is the matrix that a total is made with."""
+        given = ", ".join(self.given(region, chosen))
+        self.advance(source, f"{self.name(0)}({given})")
+
+    def given(self, region: Region, chosen: str = "") -> list[str]:
+        """What the first phase is given, but for what is made for it."""
         first = self._phases[0]
-        parts: dict[str, str] = {CHOSEN: chosen}
+        parts: dict[str, str] = {CHOSEN: chosen, self.start: self.start}
         for step in self.steps:
             if isinstance(step, Load | Store):
                 parts[self._parts[step.access]] = region(step)
-        given = [*first.kept, *(parts[part] for part in first.parts)]
-        source.add(f"before_2.append({self.name(0)}({', '.join(given)}))")
+        made = [*self._made_name]
+        return [*first.kept, *(parts[part] for part in first.parts if part not in made)]
+
+    def advance(self, source: Source, first: str) -> None:
+        """Run the first phase on a new tile, and each other one on what waits for it."""
+        source.add(f"before_2.append({first})" if len(self._phases) > 1 else first)
         for index in range(1, len(self._phases)):
             with source.block(f"if len(before_{index + 1}) > 1:"):
                 source.add(self._run(index, f"before_{index + 1}.pop(0)"))
@@ -250,8 +285,12 @@ def _unpack(names: list[str], source: str) -> str:
     return f"{', '.join(names)} = {source}.shape"
 
 
-def _describe(phase: _Phase) -> str:
-    loads = [step.access.tensor for step in phase.steps if isinstance(step, Load)]
+def _describe(phase: _Phase, known: Access | None) -> str:
+    loads = [
+        step.access.tensor
+        for step in phase.steps
+        if isinstance(step, Load) and step.access != known
+    ]
     made = [
         tile.name
         for step in phase.steps

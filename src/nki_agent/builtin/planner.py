@@ -29,6 +29,7 @@ from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.patches import patches_as_rows
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
+from nki_agent.builtin.product_rows import ProductRowsPlanner, find_tails, with_tail
 from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
 from nki_agent.builtin.reorders import plan_reorder
@@ -69,12 +70,22 @@ def plan_kernel(
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
 
     given = _Given(arguments, result_names, updates)
-    joined = join_lookups(captured, groups)
-    if joined != groups:
-        # Where rows cannot be looked up whole, gathers stay stages of their own.
+
+    def plan(groups: list[Group]) -> Plan | None:
         with contextlib.suppress(UnsupportedError):
-            return _plan_groups(captured, joined, given, chip=chip, choices=choices)
-    return _plan_groups(captured, groups, given, chip=chip, choices=choices)
+            return _plan_groups(captured, groups, given, chip=chip, choices=choices)
+        return None
+
+    # Stages are joined where rows can go on in SBUF, and stay apart where they cannot.
+    joined = join_lookups(captured, groups)
+    best = None if joined == groups else plan(joined)
+    groups = groups if best is None else joined
+    for product, rows in find_tails(captured.graph, groups):
+        if product in groups and rows in groups:
+            more = with_tail(groups, product, rows)
+            found = plan(more)
+            best, groups = (best, groups) if found is None else (found, more)
+    return best or _plan_groups(captured, groups, given, chip=chip, choices=choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +194,9 @@ def _loops(captured: Captured, groups: list[Group]) -> tuple[LoopSpan, ...]:
 def _stored(graph: Graph, groups: list[Group]) -> dict[int, None]:
     """Nodes that must be in HBM: read by another stage, or an output."""
     owner = {
-        node: index for index, group in enumerate(groups) for node in (*group.nodes, *group.lookups)
+        node: index
+        for index, group in enumerate(groups)
+        for node in (*group.nodes, *group.lookups, *group.tail)
     }
     stored: dict[int, None] = {}
     for node in graph.nodes:
@@ -297,7 +310,9 @@ def _buffers(
     outputs = {captured.graph.base(o).id: o for o in captured.graph.outputs}
     found = []
     copies = {maker: copy for copy, maker in relaid.items()}
-    made = [(copies.get(node, node), group) for group in groups for node in group.nodes]
+    made = [
+        (copies.get(node, node), group) for group in groups for node in (*group.nodes, *group.tail)
+    ]
     whole = [(n.id, None) for n in captured.graph.nodes if n.op is Op.PARTS]
     for node_id, group in (*whole, *made):
         if node_id in stored and stored[node_id].strides is None:
@@ -343,8 +358,7 @@ def _plan_stage(
         case StageKind.ROWS:
             return _plan_rows(captured, group, names, outputs, chip, choices)
         case StageKind.MATMUL:
-            matmul = SmallProductPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return matmul.plan_small(choices) or matmul.plan(choices)
+            return _plan_product(captured, group, names, stored, chip, choices)
         case StageKind.ATTENTION | StageKind.CHAIN:
             return plan_both(captured, group, buffers=names, chip=chip, choices=choices)
         case StageKind.TRANSPOSE:
@@ -359,6 +373,25 @@ def _plan_stage(
             return plan_pick(captured, group, buffers=names, chip=chip)
         case StageKind.RESIDENT:
             return plan_loop(captured, group, buffers=names, outputs=outputs, chip=chip)
+
+
+def _plan_product(
+    captured: Captured,
+    group: Group,
+    names: Mapping[int, Stored],
+    stored: Mapping[int, None],
+    chip: ChipSpec,
+    choices: Choices,
+) -> Stage:
+    """A product: with the pass over its rows, or many small ones, or any other."""
+    outputs = [node for node in (*group.nodes, *group.tail) if node in stored]
+    if group.tail:
+        whole = ProductRowsPlanner(
+            captured, group, buffers=names, outputs=outputs, chip=chip, choices=choices
+        )
+        return whole.plan(choices)
+    matmul = SmallProductPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+    return matmul.plan_small(choices) or matmul.plan(choices)
 
 
 def _plan_rows(

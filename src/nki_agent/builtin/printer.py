@@ -41,6 +41,7 @@ from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_over_rows import OverRowsPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter, takes_runs
 from nki_agent.builtin.print_pool import PoolPrinter
+from nki_agent.builtin.print_product_rows import ProductRowsPrinter
 from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
@@ -250,7 +251,8 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             rows = OverRowsPrinter if is_over_rows else RowsPrinter
             rows(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case MatmulPlan():
-            MatmulPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+            matmul = MatmulPrinter if stage.tail is None else ProductRowsPrinter
+            matmul(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case TransposePlan():
             _transpose_printer(stage)(stage, source, scope).print()
         case FoldPlan():

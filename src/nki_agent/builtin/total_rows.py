@@ -55,9 +55,9 @@ class TotalPlanner(RowsPlanner):
         if self._find_row_parts(turned):
             return None
         self.is_over_rows = True
-        plan = self._lower(turned, None)
+        plan = self.lower_to(turned, None)
         self.is_over_rows = False
-        fits = self._bytes(plan, buffers=1) <= self.chip.sbuf_usable_partition_bytes
+        fits = self.bytes_of(plan, buffers=1) <= self.chip.sbuf_usable_partition_bytes
         is_sum = plan.total is not None and plan.total.is_by_products
         return plan if fits and is_sum else None
 
