@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
 from nki_agent.task.task import Task
@@ -62,3 +63,8 @@ def test_rows_of_a_product_stay_in_sbuf(operator: Operator, make_task: MakeTask)
 @pytest.mark.parametrize("operator", APART, ids=lambda o: o.name)
 def test_rows_that_are_needed_otherwise_are_stored(operator: Operator, make_task: MakeTask) -> None:
     assert "whole_tile" not in write_kernel(make_task(operator.source("float32")), Target.TRN2)
+
+
+def test_rows_are_stored_where_stages_are_not_joined(make_task: MakeTask) -> None:
+    task = make_task(JOINED[0].source("float32"))
+    assert "whole_tile" not in write_kernel(task, Target.TRN2, choices=Choices(joining=False))

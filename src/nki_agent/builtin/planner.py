@@ -76,6 +76,8 @@ def plan_kernel(
             return _plan_groups(captured, groups, given, chip=chip, choices=choices)
         return None
 
+    if not choices.joining:
+        return _plan_groups(captured, groups, given, chip=chip, choices=choices)
     # Stages are joined where rows can go on in SBUF, and stay apart where they cannot.
     joined = join_lookups(captured, groups)
     best = None if joined == groups else plan(joined)
