@@ -69,6 +69,10 @@ FORMS = (
     ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
+    (Operator("quarters", "torch.relu(x @ y)", ((90, 19, 40), (90, 40, 23))), "float32",
+     "* 32 % PARTITIONS"),
+    (Operator("halves", "x @ x.transpose(1, 2)", ((50, 39, 30),)), "bfloat16",
+     "* 64 % PARTITIONS"),
     (Operator("pairs", "F.max_pool2d(x, 3, 2, 1)", ((3, 5, 21, 30),)), "bfloat16", "pool_pairs("),
 )  # fmt: skip
 COUNTS = """

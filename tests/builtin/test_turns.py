@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +56,8 @@ SCANS = (
     Operator("states with gates", "decaying(x, y, z)", ((2, 20, 36), (2, 20, 5), (2, 20, 5))),
     Operator("one batch", "decaying(x, y, z)", ((1, 30, 140), (1, 30, 7), (1, 30, 7))),
     Operator("what steps find", "found(x, y, z)", ((2, 14, 6), (2, 14, 9), (2, 14, 6))),
+    Operator("many rows of states", "found(x, y, z)", ((2, 14, 50), (2, 14, 131), (2, 14, 50))),
+    Operator("a full tile", "decaying(x, y, z)", ((1, 30, 128), (1, 30, 16), (1, 30, 16))),
 )
 
 
@@ -66,7 +70,24 @@ def test_turned_values_are_right(
 
 
 def test_states_are_added_up_in_their_stage(make_task: MakeTask) -> None:
-    text = write_kernel(make_task(SCANS[1].source("float32") + LOOPS), Target.TRN2)
+    text = write_kernel(make_task(SCANS[4].source("float32") + LOOPS), Target.TRN2)
     assert text.count("tensor_tensor_scan") == 1
-    assert "nisa.tensor_tensor(dst=total, data1=total, " in text
-    assert "In PSUM: " in text
+    assert "identity[:rows, :rows]" in text
+    assert "dst=total[:, c0:end], " in text.replace("\n            ", " ")
+
+
+def test_states_that_fill_the_partitions_are_added_up_there(make_task: MakeTask) -> None:
+    text = write_kernel(make_task(SCANS[3].source("float32") + LOOPS), Target.TRN2)
+    assert "each = min(PARTITIONS // num_rows, num_" in text
+    assert "belongs[:rows, first : first + size]" in text
+    # What all rows of the result share is loaded before the loop over them.
+    assert len(re.findall(r"nisa\.dma_copy\(dst=hidden_\d_row, src=\w+_part\)", text)) == 1
+
+
+def test_larger_states_than_the_partitions_hold_are_right(
+    make_task: MakeTask, solve: Callable[[Task], Verdict]
+) -> None:
+    task = make_task(SCANS[2].source("float32") + LOOPS)
+    larger = make_task(SCANS[3].source("float32") + LOOPS)
+    verdict = solve(replace(task, perf=replace(larger.dev, name="perf")))
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics

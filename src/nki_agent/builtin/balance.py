@@ -14,6 +14,7 @@ from nki_agent.builtin.choices import Phases
 from nki_agent.builtin.tile_steps import (
     Accumulate,
     Activate,
+    AddUp,
     AffineSelect,
     Combine,
     Copy,
@@ -73,6 +74,8 @@ class Estimate:
                 return step.engine or self._default(step)
             case Iota() | AffineSelect():
                 return Engine.GPSIMD
+            case AddUp():
+                return Engine.TENSOR
             case Scale() if any(s.op == "power" for s in step.scalars):
                 return Engine.GPSIMD
             case (
@@ -131,6 +134,10 @@ class Estimate:
                 return 1.0 / self.chip.vector_half_fast_factor if fast else PAIR
             case Scan():
                 return PAIR
+            case AddUp():
+                # Ones and zeros take half of the passes.
+                share = self.chip.vector_clock_ghz / self.chip.tensor_clock_ghz
+                return self.chip.matmul_fp32_passes / 2 * share
             case Scale() | Copy():
                 return 1.0 / self.chip.vector_fast_factor if fast else 1.0
             case _:

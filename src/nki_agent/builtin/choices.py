@@ -74,6 +74,8 @@ class Choices:
     """Which tiling of a convolution, the fastest by estimate first."""
     attention: bool = True
     """Whether attention is one stage where its scores fit SBUF."""
+    joining: bool = True
+    """Whether rows go from a gather or a product straight to the pass that uses them."""
 
     def first(self, tilings: Sequence[T]) -> Sequence[T]:
         """The chosen tiling, then all others in order."""
@@ -121,6 +123,7 @@ OPTIONS: Mapping[str, tuple[Value, ...]] = {
     "tiling": (0, 1, 2, 3),
     "parking": (False, True),
     "packing": (False, True),
+    "joining": (False, True),
     "depth_group": (1024, 2048, 4096),
     "transpose_cols": (512, 1024, 2048, 4096),
 }

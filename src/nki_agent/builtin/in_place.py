@@ -41,7 +41,10 @@ def _reads_what_it_writes(stage: Stage, name: str, made: str) -> bool:
     """Whether each element is read before it is written, and by what makes its new value."""
     match stage:
         case RowsPlan():
-            read = {s.access for s in stage.steps if isinstance(s, Load)}
+            loads = [s for s in stage.steps if isinstance(s, Load)]
+            if any(s.access.tensor == name and s.lookup is not None for s in loads):
+                return False
+            read = {s.access for s in loads}
             old = {(a.strides, a.offset) for a in read if a.tensor == name}
             written = [s.access for s in stage.steps if isinstance(s, Store)]
             return old == {(a.strides, a.offset) for a in written if a.tensor == made}

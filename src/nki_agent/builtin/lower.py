@@ -106,6 +106,8 @@ class Lowering(Tiles):
         place = self.places[node.id]
         if place.kind in WIDE and value.kind not in WIDE:
             value = self._widened(value, place)
+        if _changes_nothing(scalar, value) and place == Place(value.kind, value.level):
+            return value
         if len(value.scalars) >= SCALAR_PAIR:
             tile = self.apply(value, "scaled")
             value = Pending(tile, (), value.kind, value.level)
@@ -512,3 +514,9 @@ _AFFINE = frozenset({"add", "multiply", "subtract"})
 _HALF_PI = 1.5707963267948966
 _PI_BELOW = 3.1415925
 """The largest float32 below pi."""
+
+
+def _changes_nothing(scalar: Scalar, value: Pending) -> bool:
+    """Whether it multiplies by 1."""
+    is_one = not isinstance(scalar.operand, Tile) and all(n == 1.0 for n in scalar.operand)
+    return scalar.op == "multiply" and is_one and value.tile.dtype.is_float

@@ -16,6 +16,7 @@ from nki_agent.builtin.choices import Phases
 from nki_agent.builtin.pending import fold_columns
 from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.tile_steps import (
+    AddUp,
     Combine,
     ScaleCombine,
     Step,
@@ -56,6 +57,8 @@ class Pacer:
     has_phases: bool
     """Whether steps may be issued behind those of the next tile."""
     may_park: bool = True
+    banks_held: int = 0
+    """PSUM banks that hold other values all the while."""
     phases: Phases = Phases.NEEDED
 
     def pace(self, steps: Sequence[Step]) -> Paced:
@@ -121,7 +124,11 @@ class Pacer:
         """Whether SBUF and PSUM hold the tiles of all phases under way."""
         chip = self.estimate.chip
         fits = self._sbuf_bytes(steps, cuts) <= chip.sbuf_usable_partition_bytes
-        return fits and self._psum_banks(steps, cuts) <= chip.psum_banks
+        return fits and self._psum_banks(steps, cuts) <= self._free_banks
+
+    @property
+    def _free_banks(self) -> int:
+        return self.estimate.chip.psum_banks - self.banks_held
 
     def _psum_banks(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> int:
         """What parked tiles need: those of one turn that live together, and one for each phase."""
@@ -142,7 +149,7 @@ class Pacer:
             self.estimate.engine(step)
             for step in paced.steps
             for tile in (*step_writes(step), *step_reads(step))
-            if tile.in_psum
+            if tile.in_psum and not (isinstance(step, AddUp) and tile == step.dst)
         }
         is_reached = users <= {Engine.VECTOR, Engine.SCALAR}
         return is_reached and (not users or self._has_room(paced.steps, paced.cuts))
@@ -209,7 +216,7 @@ class Pacer:
         """How many turns a parked tile is written ahead of its last reader."""
         needed = self._psum_banks(steps, cuts)
         parked = {tile: span for tile, span in _spans(steps, cuts).items() if tile.in_psum}
-        more = max(0, self.estimate.chip.psum_banks - needed) // max(1, needed)
+        more = max(0, self._free_banks - needed) // max(1, needed)
         return {tile.name: span + 1 + more for tile, span in parked.items()}
 
     def _cost(self, step: Step) -> tuple[Engine, float, float]:

@@ -15,6 +15,7 @@ from nki_agent.builtin.tile_steps import (
     Access,
     Accumulate,
     Activate,
+    AddUp,
     AffineSelect,
     Combine,
     Copy,
@@ -353,6 +354,7 @@ def _written_to(step: Step, tile: Tile) -> Step:
         case (
             Fill() | Cut() | Iota() | AffineSelect() | Activate() | Scale() | Combine()
             | ScaleCombine() | Reduce() | Invert() | Copy() | CopyWhere() | Scan() | Accumulate()
+            | AddUp()
         ):  # fmt: skip
             return replace(step, dst=tile)
 

@@ -11,10 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from nki_agent.builtin.text import Scope, Source
-from nki_agent.builtin.tile_steps import Access, Load, Step, Store, Tile, step_reads, step_writes
+from nki_agent.builtin.text import PartScope, Scope, Source
+from nki_agent.builtin.tile_steps import (
+    Access,
+    AddUp,
+    AffineSelect,
+    Iota,
+    Load,
+    Step,
+    Store,
+    Tile,
+    step_reads,
+    step_writes,
+)
 
 PAIR = 2
+CHOSEN = "chosen"
+"""What a phase calls the matrix that says which row of a total each partition belongs to."""
 
 
 class Printer(Protocol):
@@ -27,6 +40,9 @@ class Printer(Protocol):
     def allocate(self, tile: Tile) -> None:
         """`nl.ndarray` for a new tile."""
 
+    def take(self, tile: Tile) -> None:
+        """This tile is there already."""
+
     def print(self, step: Step, level: int) -> None:
         """One step."""
 
@@ -34,8 +50,8 @@ class Printer(Protocol):
 class Region(Protocol):
     """Text of the part of a tensor in HBM that belongs to the current tile."""
 
-    def __call__(self, access: Access, tile: Tile, *, is_store: bool) -> str:
-        """The text."""
+    def __call__(self, step: Load | Store) -> str:
+        """The text; of rows that are looked up, the whole table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +77,13 @@ class Phases:
     row_level: int
     prefix: str
     is_packed: bool = False
-    _parts: dict[Access, str] = field(default_factory=dict)
+    made: Access | None = None
+    """What the first phase is given as a tile, in place of a part to load."""
+    start: str = ""
+    """What the number of a tile's first row is called, where steps need it."""
+    has_own_rows: bool = False
+    """Whether parts of tensors have another shape than the tiles that they are loaded to."""
+    _parts: dict[Access | str, str] = field(default_factory=dict)
     _phases: list[_Phase] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -71,7 +93,13 @@ class Phases:
             if isinstance(step, Load | Store) and step.access not in self._parts:
                 count = names[step.access.tensor] = names.get(step.access.tensor, 0) + 1
                 suffix = "" if count == 1 else f"_{count}"
-                self._parts[step.access] = f"{step.access.tensor}_part{suffix}"
+                is_table = isinstance(step, Load) and step.lookup is not None
+                kind = "table" if is_table else "part"
+                self._parts[step.access] = f"{step.access.tensor}_{kind}{suffix}"
+                if isinstance(step, Load) and step.access == self.made:
+                    self._parts[step.access] = step.dst.name
+            elif isinstance(step, AddUp):
+                self._parts[CHOSEN] = CHOSEN
         bounds = [0, *self.cuts, len(self.steps)]
         for index in range(len(bounds) - 1):
             self._phases.append(self._phase(bounds, index))
@@ -82,8 +110,8 @@ class Phases:
         tiles = self._carried(start)
         # Parts to load are used up in the first phase; those to store wait for theirs.
         rest = self.steps[start:]
-        parts = [self._parts[s.access] for s in rest if isinstance(s, Load | Store)]
-        stores = [self._parts[s.access] for s in later if isinstance(s, Load | Store)]
+        parts = self._given_to(rest)
+        stores = self._given_to(later)
         # What an outer loop made is another tile when a later phase runs: it is handed on.
         inside = {t for s in steps for t in step_reads(s)}
         read = [t for s in rest for t in step_reads(s) if t.level < self.row_level]
@@ -96,6 +124,18 @@ class Phases:
             tiles=tuple(tiles),
             hands_on=(*dict.fromkeys(stores), *onward) if later else (),
         )
+
+    def _given_to(self, steps: Sequence[Step]) -> list[str]:
+        """What steps are given anew at each tile."""
+        found = []
+        for step in steps:
+            if isinstance(step, Load | Store):
+                found.append(self._parts[step.access])
+            elif isinstance(step, AddUp):
+                found.append(CHOSEN)
+            elif isinstance(step, Iota | AffineSelect) and self.start:
+                found.append(self.start)
+        return found
 
     def _carried(self, cut: int) -> list[Tile]:
         """Tiles made before a cut and read after it, those of outer loops last."""
@@ -124,42 +164,60 @@ class Phases:
                 )
             line, missing = self._sizes(phase, printer.cols, body.text())
             if missing:
-                phase = replace(phase, kept=(*phase.kept, missing))
+                phase = replace(phase, kept=(*phase.kept, *missing))
+                self._phases[index] = phase
+            factors = printer.scope.given if isinstance(printer.scope, PartScope) else {}
+            passed = [n for n in factors if re.search(rf"\b{n}\b", body.text())]
+            if passed:
+                phase = replace(phase, kept=(*phase.kept, *passed))
                 self._phases[index] = phase
             given = [*phase.kept, *phase.parts, *(tile.name for tile in phase.tiles)]
+            if index == 0:
+                given = [*self._made_name, *(g for g in given if g not in self._made_name)]
             helpers.add()
             helpers.add()
             with helpers.block(f"def {self.name(index)}({', '.join(given)}):"):
-                helpers.add(f'"""{_describe(phase)}"""')
+                helpers.add(f'"""{_describe(phase, self.made)}"""')
                 if line:
                     helpers.add(line)
             helpers.lines.extend(body.lines)
 
+    @property
+    def _made_name(self) -> list[str]:
+        return [] if self.made is None else [self._parts[self.made]]
+
     def _print(self, step: Step, printer: Printer, body: Source) -> None:
         match step:
+            case Load() if step.access == self.made:
+                printer.take(step.dst)
             case Load():
                 printer.allocate(step.dst)
-                body.add(f"nisa.dma_copy(dst={step.dst.name}, src={self._parts[step.access]})")
+                part = looked_up(self._parts[step.access], step)
+                body.add(f"nisa.dma_copy(dst={step.dst.name}, src={part})")
             case Store():
                 body.add(f"nisa.dma_copy(dst={self._parts[step.access]}, src={step.src.name})")
             case _:
                 printer.print(step, self.row_level)
 
-    def _sizes(self, phase: _Phase, cols: str, text: str) -> tuple[str, str]:
-        """The line that names the sizes that the body uses, and a size that must be passed in."""
+    def _sizes(self, phase: _Phase, cols: str, text: str) -> tuple[str, tuple[str, ...]]:
+        """The line that names the sizes that the body uses, and sizes that must be passed in."""
         names = ["rows", "each", cols] if self.is_packed else ["rows", cols]
         used = [name if re.search(rf"\b{name}\b", text) else "_" for name in names]
         if not any(name != "_" for name in used):
-            return "", ""
+            return "", ()
         wide = [t.name for t in phase.tiles if t.is_wide and t.level == self.row_level]
+        if self.has_own_rows and not wide:
+            return "", tuple(name for name in used if name != "_")
         loads = [step for step in phase.steps if isinstance(step, Load) and step.dst.is_wide]
-        wide += [self._parts[step.access] for step in loads]
+        wide += [self._parts[step.access] for step in loads if step.lookup is None]
         for step in self.steps:
             if isinstance(step, Store) and step.src.is_wide:
                 wide += [p for p in phase.parts if p == self._parts[step.access]]
         if wide:
-            return _unpack(used, wide[0]), ""
-        missing = used[-1] if used[-1] != "_" else ""
+            return _unpack(used, wide[0]), ()
+        if not phase.tiles:
+            return "", tuple(name for name in used if name != "_")
+        missing = (used[-1],) if used[-1] != "_" else ()
         used[-1] = "_"
         if not any(name != "_" for name in used):
             return "", missing
@@ -172,17 +230,24 @@ class Phases:
         for index in range(1, len(self._phases)):
             source.add(f"before_{index + 1} = []")
 
-    def call(self, source: Source, region: Region) -> None:
-        """Inside the loop over tiles."""
+    def call(self, source: Source, region: Region, chosen: str = "") -> None:
+        """Inside the loop over tiles; `chosen` is the matrix that a total is made with."""
+        given = ", ".join(self.given(region, chosen))
+        self.advance(source, f"{self.name(0)}({given})")
+
+    def given(self, region: Region, chosen: str = "") -> list[str]:
+        """What the first phase is given, but for what is made for it."""
         first = self._phases[0]
-        parts: dict[str, str] = {}
+        parts: dict[str, str] = {CHOSEN: chosen, self.start: self.start}
         for step in self.steps:
-            if isinstance(step, Load):
-                parts[self._parts[step.access]] = region(step.access, step.dst, is_store=False)
-            elif isinstance(step, Store):
-                parts[self._parts[step.access]] = region(step.access, step.src, is_store=True)
-        given = [*first.kept, *(parts[part] for part in first.parts)]
-        source.add(f"before_2.append({self.name(0)}({', '.join(given)}))")
+            if isinstance(step, Load | Store):
+                parts[self._parts[step.access]] = region(step)
+        made = [*self._made_name]
+        return [*first.kept, *(parts[part] for part in first.parts if part not in made)]
+
+    def advance(self, source: Source, first: str) -> None:
+        """Run the first phase on a new tile, and each other one on what waits for it."""
+        source.add(f"before_2.append({first})" if len(self._phases) > 1 else first)
         for index in range(1, len(self._phases)):
             with source.block(f"if len(before_{index + 1}) > 1:"):
                 source.add(self._run(index, f"before_{index + 1}.pop(0)"))
@@ -207,6 +272,11 @@ class Phases:
                 source.add(f"before_{index + 1} = []")
 
 
+def looked_up(text: str, step: Load) -> str:
+    """The rows that a load takes out of a table, or the region itself."""
+    return text if step.lookup is None else f"{text}.vector_select(0, {step.lookup.index.name})"
+
+
 def _unpack(names: list[str], source: str) -> str:
     """`rows, cols = tile.shape`, or the one size that is used."""
     used = [index for index, name in enumerate(names) if name != "_"]
@@ -215,8 +285,12 @@ def _unpack(names: list[str], source: str) -> str:
     return f"{', '.join(names)} = {source}.shape"
 
 
-def _describe(phase: _Phase) -> str:
-    loads = [step.access.tensor for step in phase.steps if isinstance(step, Load)]
+def _describe(phase: _Phase, known: Access | None) -> str:
+    loads = [
+        step.access.tensor
+        for step in phase.steps
+        if isinstance(step, Load) and step.access != known
+    ]
     made = [
         tile.name
         for step in phase.steps

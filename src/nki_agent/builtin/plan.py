@@ -15,7 +15,7 @@ from nki_agent.builtin.reorder_plan import ReorderPlan
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.small_product_plan import SmallProductPlan
-from nki_agent.builtin.tile_steps import Access, Number, Size, Step, Store, Tile
+from nki_agent.builtin.tile_steps import Access, Load, Number, Size, Step, Store, Tile
 from nki_agent.isa.dtype import DType
 
 
@@ -57,6 +57,13 @@ class Total:
     tile: Tile
     target: Access
     dtype: DType
+    is_by_products: bool = False
+    """Whether the Tensor Engine adds up, in PSUM."""
+    is_over_rows: bool = False
+    """Whether what is added up lies on the partitions, as often as they hold it.
+
+    Then the last of `outer` are the rows of the result, and a tile has as many of them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +111,20 @@ class RowsPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowTail:
+    """What whole rows of a product go through before they leave SBUF."""
+
+    whole: Load
+    """The step of `levels` that the product stands for: its rows, and where they would be."""
+    block: Tile
+    """Columns of them that one PSUM bank gives."""
+    levels: tuple[tuple[Step, ...], ...]
+    """As in a RowsPlan, over the loops of the product."""
+    cuts: tuple[int, ...]
+    """As in a RowsPlan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MatmulPlan:
     """x[M, K] @ w[K, N] for each batch, with what follows fused into the eviction from PSUM."""
 
@@ -146,6 +167,8 @@ class MatmulPlan:
     """Whether w is loaded before x: it is there while an earlier stage still makes x."""
     is_split: bool = False
     """Whether each float32 operand is a sum of two bfloat16 numbers."""
+    tail: RowTail | None = None
+    """What follows for whole rows, which are then not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

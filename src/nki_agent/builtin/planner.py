@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from nki_agent.builtin.attention import fits
 from nki_agent.builtin.capture import Captured
@@ -21,19 +22,24 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
 )
 from nki_agent.builtin.in_place import find_in_place, make_name
+from nki_agent.builtin.lookup_rows import LookupPlanner
+from nki_agent.builtin.lookups import join_lookups
 from nki_agent.builtin.loop_stages import keep_loops, plan_loop
 from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.patches import patches_as_rows
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
+from nki_agent.builtin.product_rows import ProductRowsPlanner, find_tails, with_tail
 from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
 from nki_agent.builtin.reorders import plan_reorder
 from nki_agent.builtin.rows import RowsPlanner
+from nki_agent.builtin.sharing import share_values
 from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
+from nki_agent.builtin.total_rows import TotalPlanner
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -58,14 +64,56 @@ def plan_kernel(
         UnsupportedError: what cannot be written, and why.
     """
     _require_small(captured.graph)
-    captured = patches_as_rows(_without_softmax(captured, chip, choices))
+    captured = _without_softmax(share_values(captured), chip, choices)
+    captured = patches_as_rows(captured)
     captured, chains = turn_chains(captured, chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
+
+    given = _Given(arguments, result_names, updates)
+
+    def plan(groups: list[Group]) -> Plan | None:
+        with contextlib.suppress(UnsupportedError):
+            return _plan_groups(captured, groups, given, chip=chip, choices=choices)
+        return None
+
+    if not choices.joining:
+        return _plan_groups(captured, groups, given, chip=chip, choices=choices)
+    # Stages are joined where rows can go on in SBUF, and stay apart where they cannot.
+    joined = join_lookups(captured, groups)
+    best = None if joined == groups else plan(joined)
+    groups = groups if best is None else joined
+    for product, rows in find_tails(captured.graph, groups):
+        if product in groups and rows in groups:
+            more = with_tail(groups, product, rows)
+            found = plan(more)
+            best, groups = (best, groups) if found is None else (found, more)
+    return best or _plan_groups(captured, groups, given, chip=chip, choices=choices)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a kernel is given, and what it makes."""
+
+    arguments: tuple[Argument, ...]
+    results: tuple[str, ...]
+    updates: tuple[str, ...]
+
+
+def _plan_groups(
+    captured: Captured,
+    groups: list[Group],
+    given: _Given,
+    *,
+    chip: ChipSpec,
+    choices: Choices,
+) -> Plan:
+    """The plan of a graph that is divided into stages."""
+    arguments, result_names = given.arguments, given.results
     outputs = _stored(captured.graph, groups)
     relaid = find_relayouts(captured, groups)
     groups = [group for group in groups if group.nodes[0] not in relaid]
     taken = {*result_names, *(a.name for a in arguments)}
-    new = {name: make_name(f"new_{name}", taken) for name in updates}
+    new = {name: make_name(f"new_{name}", taken) for name in given.updates}
 
     def plan_stages() -> tuple[dict[int, Stored], list[Stage]]:
         final = (*result_names, *new.values())
@@ -147,7 +195,11 @@ def _loops(captured: Captured, groups: list[Group]) -> tuple[LoopSpan, ...]:
 
 def _stored(graph: Graph, groups: list[Group]) -> dict[int, None]:
     """Nodes that must be in HBM: read by another stage, or an output."""
-    owner = {node: index for index, group in enumerate(groups) for node in group.nodes}
+    owner = {
+        node: index
+        for index, group in enumerate(groups)
+        for node in (*group.nodes, *group.lookups, *group.tail)
+    }
     stored: dict[int, None] = {}
     for node in graph.nodes:
         if node.op is Op.VIEW:
@@ -260,7 +312,9 @@ def _buffers(
     outputs = {captured.graph.base(o).id: o for o in captured.graph.outputs}
     found = []
     copies = {maker: copy for copy, maker in relaid.items()}
-    made = [(copies.get(node, node), group) for group in groups for node in group.nodes]
+    made = [
+        (copies.get(node, node), group) for group in groups for node in (*group.nodes, *group.tail)
+    ]
     whole = [(n.id, None) for n in captured.graph.nodes if n.op is Op.PARTS]
     for node_id, group in (*whole, *made):
         if node_id in stored and stored[node_id].strides is None:
@@ -304,12 +358,9 @@ def _plan_stage(
         )
     match group.kind:
         case StageKind.ROWS:
-            reorder = plan_reorder(captured, group, buffers=names, chip=chip)
-            rows = RowsPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return reorder or rows.plan(choices)
+            return _plan_rows(captured, group, names, outputs, chip, choices)
         case StageKind.MATMUL:
-            matmul = SmallProductPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
-            return matmul.plan_small(choices) or matmul.plan(choices)
+            return _plan_product(captured, group, names, stored, chip, choices)
         case StageKind.ATTENTION | StageKind.CHAIN:
             return plan_both(captured, group, buffers=names, chip=chip, choices=choices)
         case StageKind.TRANSPOSE:
@@ -324,3 +375,41 @@ def _plan_stage(
             return plan_pick(captured, group, buffers=names, chip=chip)
         case StageKind.RESIDENT:
             return plan_loop(captured, group, buffers=names, outputs=outputs, chip=chip)
+
+
+def _plan_product(
+    captured: Captured,
+    group: Group,
+    names: Mapping[int, Stored],
+    stored: Mapping[int, None],
+    chip: ChipSpec,
+    choices: Choices,
+) -> Stage:
+    """A product: with the pass over its rows, or many small ones, or any other."""
+    outputs = [node for node in (*group.nodes, *group.tail) if node in stored]
+    if group.tail:
+        whole = ProductRowsPlanner(
+            captured, group, buffers=names, outputs=outputs, chip=chip, choices=choices
+        )
+        return whole.plan(choices)
+    matmul = SmallProductPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+    return matmul.plan_small(choices) or matmul.plan(choices)
+
+
+def _plan_rows(
+    captured: Captured,
+    group: Group,
+    names: Mapping[int, Stored],
+    outputs: Sequence[int],
+    chip: ChipSpec,
+    choices: Choices,
+) -> Stage:
+    """A pass over rows, or one that only puts elements in another order."""
+    planner = RowsPlanner
+    if group.lookups:
+        planner = LookupPlanner
+    elif group.fold is not None:
+        planner = TotalPlanner
+    elif reorder := plan_reorder(captured, group, buffers=names, chip=chip):
+        return reorder
+    return planner(captured, group, buffers=names, outputs=outputs, chip=chip).plan(choices)

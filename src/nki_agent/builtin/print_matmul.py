@@ -39,6 +39,7 @@ class MatmulPrinter:
         self.source = source
         self.scope = scope
         self.helpers = helpers
+        self.prefix = prefix
         self.multiply = f"{prefix}multiply"
         self.loops = Loops(plan.batch, source, scope, is_step=plan.is_step)
         self.last = len(plan.batch) + 1
@@ -86,8 +87,12 @@ class MatmulPrinter:
             add("ready = []")
         self._level(0)
         if plan.keep_w:
-            with self.source.block("for block in ready:"):
-                add(f"{self.multiply}(*block)")
+            self._drain()
+
+    def _drain(self) -> None:
+        """The last tile."""
+        with self.source.block("for block in ready:"):
+            self.source.add(f"{self.multiply}(*block)")
 
     def _name_blocks(self) -> None:
         plan, add = self.plan, self.source.add
@@ -109,9 +114,9 @@ class MatmulPrinter:
         self.x_regions = self._regions((k, m) if is_x_ready(plan) else (m, k), self.x)
         self.w_regions = self._regions((n, k) if is_w_turned(plan) else (k, n), self.w)
         self.out_regions = Regions(self.source, self.scope, self.loops.axes(m, n))
-        for steps in plan.levels:
+        for steps in (*plan.levels, *self._levels_behind()):
             for step in steps:
-                if isinstance(step, Load | Store):
+                if isinstance(step, Load | Store) and step.access.tensor in self.scope.shapes:
                     self.out_regions.prepare(layout_of(step.access))
         self.steps = StepPrinter(
             self.source,
@@ -120,6 +125,9 @@ class MatmulPrinter:
             cols="cols",
             vector_cols="n0 : n0 + cols",
         )
+
+    def _levels_behind(self) -> tuple[tuple[Step, ...], ...]:
+        return () if self.plan.tail is None else self.plan.tail.levels
 
     def _regions(self, minor: tuple[tuple[str, Size], tuple[str, Size]], access: Access) -> Regions:
         regions = Regions(self.source, self.scope, self.loops.axes(*minor))
@@ -183,6 +191,7 @@ class MatmulPrinter:
         source.add('"""One tile of rows against all columns; what follows leaves PSUM with it."""')
         last = 2 + self.plan.is_split
         source.add(f"rows, num_cols = x_turned.shape[{last}], w_kept.shape[{last}]")
+        self._begin_rows(source)
         with source.block("for n0 in range(0, num_cols, BANK):"):
             source.add("cols = min(BANK, num_cols - n0)")
             self._accumulate(
@@ -191,8 +200,10 @@ class MatmulPrinter:
                 "w_kept[:size, k, n0 : n0 + cols]",
                 k_tiles=f"x_turned.shape[{last - 1}]",
             )
+            self._begin_block(source, printer)
             for step in self.plan.levels[self.last]:
                 self._step_in_part(step, printer)
+        self._end_rows(source)
         self.factors = scope.given
         given = [*self.parts.values(), *self._kept_tiles(), *self.factors]
         self.helpers.add()
@@ -201,6 +212,15 @@ class MatmulPrinter:
             f"def {self.multiply}({', '.join([*given, 'x_turned', 'w_kept', 'depth'])}):"
         )
         self.helpers.lines.extend(source.lines)
+
+    def _begin_rows(self, source: Source) -> None:
+        """Before the columns of a tile of rows."""
+
+    def _begin_block(self, source: Source, printer: StepPrinter) -> None:
+        """Before what takes columns out of PSUM."""
+
+    def _end_rows(self, source: Source) -> None:
+        """Behind all columns."""
 
     def _kept_tiles(self) -> list[str]:
         found = [t.name for steps in self.plan.levels[: self.last] for s in steps for t in _made(s)]
@@ -255,7 +275,10 @@ class MatmulPrinter:
         windows = self.loops.windows(rows, cols)
         parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
-        given = [*parts, *self._kept_tiles(), *factors, x_turned, "w_kept", "depth"]
+        self._put_off([*parts, *self._kept_tiles(), *factors, x_turned, "w_kept", "depth"])
+
+    def _put_off(self, given: list[str]) -> None:
+        """Take what was put off before this tile."""
         self.source.add(f"ready.append(({', '.join(given)}))")
         with self.source.block("if len(ready) > 1:"):
             self.source.add(f"{self.multiply}(*ready.pop(0))")

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.phases import Phases
+from nki_agent.builtin.phases import CHOSEN, Phases, looked_up
 from nki_agent.builtin.plan import RowsPlan, Total
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window, access_pattern, times
@@ -65,6 +65,8 @@ class RowsPrinter:
         self.phases: Phases | None = None
         self.row_level = len(plan.outer) + 1 if plan.passes else len(plan.levels) - 1
         self.row_level -= plan.total is not None
+        self.step_level = self.row_level
+        """The loop that knows how many rows its tiles have."""
         self.has_col_loop = plan.col_block is not None and not (plan.is_flat or plan.passes)
         names = (TIME, *OUTER_NAMES) if plan.is_step else OUTER_NAMES
         self.outer = names[: len(plan.outer)]
@@ -73,7 +75,7 @@ class RowsPrinter:
         self.steps = StepPrinter(
             source,
             scope,
-            row_level=self.row_level,
+            row_level=self.step_level,
             cols=cols,
             vector_cols="c0 : c0 + cols" if plan.passes else "",
             is_packed=self.is_packed,
@@ -111,16 +113,18 @@ class RowsPrinter:
             row_level=len(self.plan.levels) - 1,
             prefix=self.prefix,
             is_packed=self.is_packed,
+            has_own_rows=self.step_level != self.row_level,
         )
         printer = StepPrinter(
             Source(),
             Scope({}, names),
-            row_level=self.row_level,
+            row_level=self.step_level,
             cols=cols,
             is_packed=self.is_packed,
         )
         if self.plan.total is not None:
             printer.take(self.plan.total.tile)
+            printer.chosen = CHOSEN
         helpers = Source()
         phases.define(helpers, printer)
         self.helpers.lines.extend(helpers.lines)
@@ -145,6 +149,18 @@ class RowsPrinter:
         add(f"num_cols = {self.scope.from_shapes(self.plan.cols, from_last=True)}")
         self.scope.names["num_cols"] = self.plan.cols
         self.scope.names.setdefault("num_rows", self.plan.rows)
+        if self.plan.total is not None and self.plan.total.is_by_products:
+            self._make_identity()
+
+    def _make_identity(self) -> None:
+        """What adds each row of a tile to the same row of a total."""
+        add, shape = self.source.add, "(PARTITIONS, PARTITIONS)"
+        add(f"identity = nl.ndarray({shape}, dtype=nl.float32, buffer=nl.sbuf)")
+        add("nisa.memset(dst=identity, value=1.0)")
+        add(
+            "nisa.affine_select(dst=identity, pattern=[[-1, PARTITIONS]], channel_multiplier=1,"
+            " on_true_tile=identity, on_false_value=0.0, cmp_op=nl.equal)"
+        )
 
     def _make_views(self) -> None:
         axes = [
@@ -159,13 +175,15 @@ class RowsPrinter:
             return
         for step in self.plan.steps:
             is_sliced = not self.is_packed or tile_of(step).kind in (Kind.VECTOR, Kind.ONE)
+            if isinstance(step, Load) and step.lookup is not None:
+                continue
             if isinstance(step, Load | Store) and is_sliced and not self._is_periodic(step):
                 self.regions.prepare(layout_of(step.access))
 
     # -- loops ------------------------------------------------------------------------------------
     def _level(self, level: int) -> None:
         if level == self.row_level and self.phases is not None and self.plan.total is None:
-            self.phases.call(self.source, self._region)
+            self.phases.call(self.source, self._text_of)
             return
         for step in self.plan.levels[level]:
             self._step(step, level)
@@ -203,16 +221,30 @@ class RowsPrinter:
     def _total(self, total: Total) -> None:
         """What one tile of rows adds up over the innermost loop."""
         add, name = self.source.add, self.outer[-1]
+        if total.is_by_products:
+            self.source.note("The Tensor Engine, which has time, adds up in PSUM.")
+            shape = "(rows, num_cols)"
+            add(f"{total.tile.name} = nl.ndarray({shape}, dtype=nl.float32, buffer=nl.psum)")
         if self.phases is not None:
             self.phases.open(self.source)
-        level = self.row_level + 1
         with self.source.block(f"for {name} in range(num_{name}):"):
-            if self.phases is not None:
-                self.phases.call(self.source, self._region)
-            for step in self.plan.levels[level] if self.phases is None else ():
-                self._step(step, level)
+            self._turn("identity[:rows, :rows]")
         if self.phases is not None:
             self.phases.drain(self.source)
+        self._store_total(total)
+
+    def _turn(self, chosen: str) -> None:
+        """What one turn of the innermost loop adds to a total."""
+        level = self.row_level + 1
+        if self.phases is not None:
+            self.phases.call(self.source, self._text_of, chosen)
+            return
+        self.steps.chosen = chosen
+        for step in self.plan.levels[level]:
+            self._step(step, level)
+
+    def _store_total(self, total: Total) -> None:
+        add = self.source.add
         result = total.tile.name
         if total.tile.in_psum or total.dtype is not DType.FLOAT32:
             result = f"{total.target.tensor}_tile"
@@ -282,10 +314,10 @@ class RowsPrinter:
                 self._load_kept(step)
             case Load():
                 self.steps.allocate(step.dst)
-                text = self._region(step.access, step.dst, is_store=False)
+                text = looked_up(self._text_of(step), step)
                 self.source.add(f"nisa.dma_copy(dst={step.dst.name}, src={text})")
             case Store():
-                text = self._region(step.access, step.src, is_store=True)
+                text = self._text_of(step)
                 tile = step.src
                 src = f"{tile.name}[:1]" if tile.kind in (Kind.VECTOR, Kind.ONE) else tile.name
                 self.source.add(f"nisa.dma_copy(dst={text}, src={src})")
@@ -310,6 +342,18 @@ class RowsPrinter:
             self.source.add(f"nisa.dma_copy(dst={step.dst.name}[e : e + period], src={text})")
 
     # -- HBM regions ------------------------------------------------------------------------------
+    def _text_of(self, step: Load | Store) -> str:
+        """What a step reads or writes in HBM; of rows that are looked up, their table."""
+        if isinstance(step, Store):
+            return self._region(step.access, step.src, is_store=True)
+        if step.lookup is None:
+            return self._region(step.access, step.dst, is_store=False)
+        tensor, shape = step.access.tensor, (step.lookup.rows, step.lookup.cols)
+        if tuple(self.scope.shapes[tensor]) == shape:
+            return tensor
+        rows, cols = (self.scope.from_shapes(size, tensor) for size in shape)
+        return f"{tensor}.reshape(({rows}, {cols}))"
+
     def _region(self, access: Access, tile: Tile, *, is_store: bool) -> str:
         if self.plan.is_flat:
             return self._flat_region(access, tile, is_store=is_store)

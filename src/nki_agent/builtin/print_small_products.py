@@ -13,7 +13,15 @@ from nki_agent.builtin.print_steps import StepPrinter
 from nki_agent.builtin.regions import access_pattern, times
 from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.text import Scope, Source
-from nki_agent.builtin.tile_steps import Access, Load, Size, Step, Store
+from nki_agent.builtin.tile_steps import (
+    Access,
+    Load,
+    Size,
+    Step,
+    Store,
+    Tile,
+    step_writes,
+)
 
 GROUP_ELEMS = 8192
 """Elements of turned operands in one partition, of one group of batches."""
@@ -66,6 +74,11 @@ class SmallProductPrinter:
                 with self.source.block("for b0 in range(0, count, together):"):
                     add("each = min(together, count - b0)")
                     self._multiply(w)
+                    if self.plan.pitch:
+                        self.source.note(
+                            "By turns on other partitions: those of other DMA engines."
+                        )
+                        add(f"lane = b0 // together * {self.plan.pitch} % PARTITIONS")
                     for step in self.plan.levels[1]:
                         self._step(step)
 
@@ -147,7 +160,19 @@ class SmallProductPrinter:
                     f"nisa.dma_copy(dst={self._region(step.access)}, src={step.src.name})"
                 )
             case _:
+                for tile in step_writes(step) if self.plan.pitch else ():
+                    self._place(tile)
                 self.steps.print(step, 1)
+
+    def _place(self, tile: Tile) -> None:
+        """Where on the partitions a tile lies that is stored."""
+        stored = {s.src for s in self.plan.levels[1] if isinstance(s, Store)}
+        if tile in stored:
+            dtype, lanes = f"nl.{tile.dtype.value}", f"{tile.name}_lanes"
+            shape = "(PARTITIONS, each, cols)"
+            self.source.add(f"{lanes} = nl.ndarray({shape}, dtype={dtype}, buffer=nl.sbuf)")
+            self.source.add(f"{tile.name} = {lanes}[lane : lane + rows]")
+            self.steps.take(tile)
 
     def _region(self, access: Access) -> str:
         """The part of a tensor that belongs to the results of a tile."""

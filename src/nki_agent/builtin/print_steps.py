@@ -11,6 +11,7 @@ from nki_agent.builtin.tile_steps import (
     Access,
     Accumulate,
     Activate,
+    AddUp,
     AffineSelect,
     Combine,
     Copy,
@@ -72,6 +73,8 @@ class StepPrinter:
         self.vector_cols = vector_cols
         self.is_packed = is_packed
         self.position: PositionText = no_position
+        self.chosen = ""
+        """The matrix that says which row of a total each partition belongs to."""
         self.is_periodic = False
         """Whether columns made before the loop over rows are those of all tiles."""
         self._made: set[str] = set()
@@ -148,6 +151,9 @@ class StepPrinter:
         if isinstance(step, Cut):
             self._cut(step)
             return
+        if isinstance(step, AddUp):
+            self._add_up(step, level)
+            return
         for tile in step_writes(step):
             self.allocate(tile)
         if isinstance(step, Scan) and step.is_before:
@@ -174,9 +180,18 @@ class StepPrinter:
             text = f"[{lead}, {'' if start == '0' else f'{start} '}: {end}{stride}]"
         self.source.add(f"{step.dst.name} = {step.src.name}{text}")
 
+    def _add_up(self, step: AddUp, level: int) -> None:
+        """One product for each bank of the total's columns."""
+        with self.source.block(f"for c0 in range(0, {self.cols}, BANK):"):
+            self.source.add(f"end = min(c0 + BANK, {self.cols})")
+            self.source.add(
+                f"nisa.nc_matmul(dst={step.dst.name}[:, c0:end], stationary={self.chosen},"
+                f" moving={self.ref(step.src, level)}[:, c0:end], is_stationary_onezero=True)"
+            )
+
     def _call(self, step: Step, level: int) -> str:
         match step:
-            case Load() | Store() | Cut():
+            case Load() | Store() | Cut() | AddUp():
                 raise AssertionError("printed by the stage")
             case Activate():
                 return self._activation(step, level)

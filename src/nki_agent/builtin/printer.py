@@ -38,8 +38,10 @@ from nki_agent.builtin.print_counts import CountPrinter, counts_alone
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
 from nki_agent.builtin.print_matmul import MatmulPrinter
+from nki_agent.builtin.print_over_rows import OverRowsPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter, takes_runs
 from nki_agent.builtin.print_pool import PoolPrinter
+from nki_agent.builtin.print_product_rows import ProductRowsPrinter
 from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
@@ -172,7 +174,7 @@ def _constants(plan: Plan, source: Source) -> None:
     blocks = {s.col_block for s in plan.stages if isinstance(s, RowsPlan) and s.col_block}
     if blocks:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
-    if any(isinstance(s, WITH_PSUM) for s in plan.stages):
+    if any(isinstance(s, WITH_PSUM) or _adds_up(s) for s in plan.stages):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
     ranks = {s.is_network for s in plan.stages if isinstance(s, RankPlan)}
     if False in ranks:
@@ -195,6 +197,13 @@ def _constants(plan: Plan, source: Source) -> None:
         source.add()
         source.add()
         source.lines.extend(helper.rstrip().splitlines())
+
+
+def _adds_up(stage: Stage) -> bool:
+    """Whether a pass over rows makes a total by products."""
+    if not isinstance(stage, RowsPlan) or stage.total is None:
+        return False
+    return stage.total.is_by_products
 
 
 def is_packed(stage: Stage) -> bool:
@@ -238,9 +247,12 @@ def _stage_function(index: int, stage: Stage, source: Source, whole: Scope) -> l
 def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefix: str) -> None:
     match stage:
         case RowsPlan():
-            RowsPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+            is_over_rows = stage.total is not None and stage.total.is_over_rows
+            rows = OverRowsPrinter if is_over_rows else RowsPrinter
+            rows(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case MatmulPlan():
-            MatmulPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+            matmul = MatmulPrinter if stage.tail is None else ProductRowsPrinter
+            matmul(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case TransposePlan():
             _transpose_printer(stage)(stage, source, scope).print()
         case FoldPlan():

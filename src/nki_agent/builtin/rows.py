@@ -61,7 +61,7 @@ from nki_agent.builtin.tile_steps import (
     step_writes,
 )
 from nki_agent.builtin.titles import describe
-from nki_agent.builtin.totals import add_up, added_axes, total_walks
+from nki_agent.builtin.totals import added_axes, total_walks
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -103,6 +103,10 @@ class RowsPlanner:
         self.operands = self._find_operands()
         self.added = added_axes(captured, self.alignments, self.fold)
         self.by_memory: Space | None = None
+        self.taken: tuple[str, ...] = ()
+        """Names of tiles that others of the stage have."""
+        self.tells_rows = False
+        """Whether phases are told which rows they are given."""
 
     def _align(self, index: int) -> Alignment:
         graph = self.captured.graphs[index]
@@ -129,13 +133,15 @@ class RowsPlanner:
                 )
         return found
 
-    def _walks(self, source: int, axes: Axes) -> list[Walk]:
+    def walks(self, source: int, axes: Axes) -> list[Walk]:
+        """How an operand is walked, at each shape set."""
         return [
             walk_of(graph, source, axes, found)
             for graph, found in zip(self.captured.graphs, self.alignments, strict=True)
         ]
 
-    def _output_walks(self, node: int) -> list[Walk]:
+    def output_walks(self, node: int) -> list[Walk]:
+        """How a result is walked."""
         stored = self.buffers[node]
         pairs = zip(self.captured.graphs, self.alignments, strict=True)
         return [walk_of_result(g, node, a, stored, i) for i, (g, a) in enumerate(pairs)]
@@ -143,13 +149,14 @@ class RowsPlanner:
     def _space(self) -> Space:
         first = self.alignments[0]
         sizes = tuple(a.sizes for a in self.alignments)
-        walks = [self._walks(s, axes) for s, axes in self.operands.items()]
-        walks += [self._output_walks(node) for node in self.outputs]
+        walks = [self.walks(s, axes) for s, axes in self.operands.items()]
+        walks += [self.output_walks(node) for node in self.outputs]
         if self.fold is not None:
             walks.append(total_walks(self.captured, self.alignments, self.fold, self.buffers))
         by_set = [[walk[i] for walk in walks] for i in range(len(sizes))]
-        reduced = self._reduced()
+        reduced = self.reduced
         fences = frozenset({min(reduced)}) if reduced else frozenset()
+        fences |= self._own_fences()
         fences |= {f for axis in self.added for f in (axis, axis + 1)}
         time = first.order[0] if self.group.loop else 0
         if not reduced:
@@ -179,7 +186,12 @@ class RowsPlanner:
         is_flat = not reduced and rows < FLAT_ROWS_MAX and cols >= FLAT_ROWS_MAX * COL_BLOCK_MIN
         return Space((*outside, *groups), sizes, is_flat=is_flat)
 
-    def _reduced(self) -> frozenset[int]:
+    def _own_fences(self) -> frozenset[int]:
+        """Axes that no group of a kind of its own reaches across."""
+        return frozenset()
+
+    @property
+    def reduced(self) -> frozenset[int]:
         """Axes that are reduced at any shape set: where they have one element they are not seen."""
         return frozenset(a for found in self.alignments for axes in found.reduced for a in axes)
 
@@ -197,7 +209,7 @@ class RowsPlanner:
         self.choices = choices
         space = self._space()
         cols = group_size(space.groups[-1], space.sizes)
-        is_reduced = bool(self._reduced())
+        is_reduced = bool(self.reduced)
         if self.fold is None:
             packed = self._plan_packed(space) or self._plan_middle(space)
             if packed is not None:
@@ -206,7 +218,7 @@ class RowsPlanner:
         room = int(self.chip.sbuf_usable_partition_bytes * choices.sbuf_share)
         plan = self._plan_blocks(space, room)
         usable = self.chip.sbuf_usable_partition_bytes
-        needed = self._bytes(plan, buffers=1)
+        needed = self.bytes_of(plan, buffers=1)
         if needed > usable and is_reduced and not space.is_flat:
             striped = self._plan_strips(space, room)
             if striped is not None:
@@ -227,31 +239,31 @@ class RowsPlanner:
             return space
         if any(self.graph.base(s).op is Op.IOTA for s in self.operands):
             return space  # a number by position is no column
-        walks = [self._walks(s, axes) for s, axes in self.operands.items()]
-        walks += [self._output_walks(node) for node in self.outputs]
+        walks = [self.walks(s, axes) for s, axes in self.operands.items()]
+        walks += [self.output_walks(node) for node in self.outputs]
         made = (varying(self.alignments, node) for node in self.group.nodes)
         return with_period(self.by_memory or space, made, walks, self.chip.partitions) or space
 
     def _plan_blocks(self, space: Space, room: int) -> RowsPlan:
         """Blocks of columns that fit, or whole rows where columns depend on each other."""
-        is_reduced = bool(self._reduced())
+        is_reduced = bool(self.reduced)
         cols = group_size(space.groups[-1], space.sizes)
         block: int | None = None
         if space.is_flat or (not is_reduced and max(cols) > self.choices.col_block):
             block = self.choices.col_block
         if block is not None and self._has_steps(space):
-            plan = self._lower(space, None)
-            if self._bytes(plan, buffers=BUFFERS) <= room:
+            plan = self.lower_to(space, None)
+            if self.bytes_of(plan, buffers=BUFFERS) <= room:
                 return plan
-        plan = self._lower(space, block)
-        while self._bytes(plan, buffers=BUFFERS) > room:
+        plan = self.lower_to(space, block)
+        while self.bytes_of(plan, buffers=BUFFERS) > room:
             if is_reduced and not space.is_flat:
                 break
             smaller = (block or max(cols)) // 2
             if smaller < COL_BLOCK_MIN:
                 break
             block = smaller
-            plan = self._lower(space, block)
+            plan = self.lower_to(space, block)
         return plan
 
     def _plan_strips(self, space: Space, room: int) -> RowsPlan | None:
@@ -293,7 +305,7 @@ class RowsPlanner:
         )
         lowering.reserve(stored.name for stored in self.buffers.values())
         self._begin({})
-        walks = {s: self._walks(s, axes) for s, axes in self.operands.items()}
+        walks = {s: self.walks(s, axes) for s, axes in self.operands.items()}
         operands = {
             s: space.place(moving_axes(w, space.sizes), has_col_loop=False)
             for s, w in walks.items()
@@ -333,11 +345,11 @@ class RowsPlanner:
         if cols * itemsize >= SHORT_ROW_BYTES or each < ROWS_EACH_MIN:
             return None
         try:
-            plan = self._lower(space, None, each)
+            plan = self.lower_to(space, None, each)
         except UnsupportedError:
             return None
         room = self.chip.sbuf_usable_partition_bytes
-        return plan if self._bytes(plan, buffers=BUFFERS) <= room else None
+        return plan if self.bytes_of(plan, buffers=BUFFERS) <= room else None
 
     def _plan_middle(self, space: Space) -> RowsPlan | None:
         """Short rows along an axis that another one fills the partitions with."""
@@ -356,11 +368,11 @@ class RowsPlanner:
             return None
         turned = Space((*outside, middle, rows, cols), space.sizes, is_flat=False, has_middle=True)
         try:
-            plan = self._lower(turned, None, each)
+            plan = self.lower_to(turned, None, each)
         except UnsupportedError:
             return None
         room = self.chip.sbuf_usable_partition_bytes
-        return plan if self._bytes(plan, buffers=BUFFERS) <= room else None
+        return plan if self.bytes_of(plan, buffers=BUFFERS) <= room else None
 
     def _wide_values(self) -> list[int]:
         """Base nodes of the stage's larger tensors in HBM."""
@@ -371,7 +383,7 @@ class RowsPlanner:
         largest = max(self.graph[n].num_elems for n in found)
         return [n for n in found if self.graph[n].num_elems == largest]
 
-    def _bytes(self, plan: RowsPlan, *, buffers: int) -> int:
+    def bytes_of(self, plan: RowsPlan, *, buffers: int) -> int:
         """Bytes of one partition if nothing is reused within an iteration."""
         width = max(plan.cols) if plan.col_block is None else min(plan.col_block, max(plan.cols))
         each = plan.rows_each or 1
@@ -386,7 +398,8 @@ class RowsPlanner:
                 total += copies * tile.dtype.itemsize * elems
         return total
 
-    def _lower(self, space: Space, block: int | None, each: int | None = None) -> RowsPlan:
+    def lower_to(self, space: Space, block: int | None, each: int | None = None) -> RowsPlan:
+        """The plan on these axes, with so many columns in a tile and rows in a partition."""
         has_col_loop = block is not None and not space.is_flat
         num_levels = len(space.outer) + 2 + has_col_loop - space.has_middle
         places = {
@@ -401,11 +414,11 @@ class RowsPlanner:
             num_levels=num_levels,
             is_packed=each is not None,
         )
-        lowering.reserve(stored.name for stored in self.buffers.values())
+        lowering.reserve([*(stored.name for stored in self.buffers.values()), *self.taken])
         whole = block is None and not space.is_flat
         self._begin(self._find_row_parts(space) if whole else {})
         for source, axes in self.operands.items():
-            walks = self._walks(source, axes)
+            walks = self.walks(source, axes)
             place = space.place_read(walks, has_col_loop=has_col_loop)
             self._load(lowering, space, source, walks, place)
         for node_id in self.group.nodes:
@@ -444,19 +457,9 @@ class RowsPlanner:
         )
 
     def _total(self, lowering: Lowering, space: Space) -> Total | None:
-        """What is added up over the innermost loop."""
-        if self.fold is None:
-            return None
-        node = self.graph[self.fold]
-        stored = self.buffers[node.id]
-        source = lowering.settle(self.graph.base(node.inputs[0]).id)
-        cols = max(group_size(space.groups[-1], space.sizes))
-        walks = total_walks(self.captured, self.alignments, self.fold, self.buffers)
-        return Total(
-            tile=add_up(lowering, source, node.function, cols),
-            target=self._access(space, stored.name, walks),
-            dtype=stored.dtype,
-        )
+        """What is added up over the innermost loop: see `total_rows`."""
+        del lowering, space
+        return None
 
     def _spread(
         self,
@@ -478,7 +481,8 @@ class RowsPlanner:
             if tile.is_wide
         )
         # Functions of phases do not know which rows and columns they are given.
-        by_position = any(isinstance(step, Iota | AffineSelect | Cut) for step in steps)
+        unknown = (Cut,) if self.tells_rows else (Iota, AffineSelect, Cut)
+        by_position = any(isinstance(step, unknown) for step in steps)
         num_tiles = space.num_tiles(width, each or 1, self.chip.partitions)
         if self.fold is not None:
             num_tiles = max(group_size(space.outer[-1], space.sizes))
@@ -495,7 +499,8 @@ class RowsPlanner:
             names=names,
             num_tiles=num_tiles,
             has_phases=has_phases,
-            may_park=self.choices.parking and self.fold is None,
+            may_park=self.choices.parking,
+            banks_held=-(-4 * cols // self.chip.psum_bank_bytes) if self.fold is not None else 0,
             phases=self.choices.phases,
         ).pace(steps)
         return list(paced.steps), paced.cuts
@@ -547,7 +552,7 @@ class RowsPlanner:
     def _store(self, lowering: Lowering, space: Space, node_id: int) -> None:
         name, dtype = self.buffers[node_id].name, self.buffers[node_id].dtype
         tile = lowering.finish(node_id, f"{name}_tile", dtype)
-        access = self._access(space, name, self._output_walks(node_id))
+        access = self._access(space, name, self.output_walks(node_id))
         part = self._row_parts.get(access)
         if is_scattered(lowering, tile, part):
             own = lowering.tile(f"{name}_tile", Place(tile.kind, tile.level), dtype)
@@ -579,7 +584,7 @@ class RowsPlanner:
         both = frozenset(space.groups[-1]), frozenset(space.groups[-2])
         loads, stores = [], []
         for source, axes in self.operands.items():
-            walks = self._walks(source, axes)
+            walks = self.walks(source, axes)
             base = self.graph.base(source)
             if base.op is not Op.IOTA and all(
                 moving_axes(walks, space.sizes) & axis for axis in both
@@ -587,7 +592,7 @@ class RowsPlanner:
                 loads.append(self._access(space, self.buffers[base.id].name, walks))
         for node_id in self.outputs:
             if all(varying(self.alignments, node_id) & axis for axis in both):
-                walks = self._output_walks(node_id)
+                walks = self.output_walks(node_id)
                 stores.append(self._access(space, self.buffers[node_id].name, walks))
         itemsize = min(self.buffers[n].dtype.itemsize for n in self._wide_values())
         found = find_row_parts(loads, cols, itemsize=itemsize, whole=False)

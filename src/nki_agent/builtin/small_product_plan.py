@@ -27,6 +27,9 @@ class SmallProductPlan:
     n: Size
     x_each: int
     """Rows of x that share a partition while they are loaded to be turned."""
+    pitch: int
+    """Partitions from the results of one tile to those of the next, each of which leaves through
+    DMA engines of its own; 0 where all lie on the first."""
     product: Tile
     levels: tuple[tuple[Step, ...], tuple[Step, ...]]
 

@@ -28,6 +28,8 @@ from nki_agent.builtin.tile_steps import (
     step_writes,
 )
 from nki_agent.builtin.titles import describe
+from nki_agent.chip.spec import ChipSpec
+from nki_agent.isa.rules import PARTITION_STARTS
 
 BATCHES_MIN = 16
 """Fewer products are as well made one by one."""
@@ -68,6 +70,7 @@ class SmallProductPlanner(MatmulPlanner):
             k=k,
             n=n,
             x_each=short_rows(choices, dtype, k, self.chip),
+            pitch=_pitch(levels[-1], m, self.chip),
             product=product,
             levels=(levels[0], levels[-1]),
         )
@@ -88,6 +91,15 @@ class SmallProductPlanner(MatmulPlanner):
         tiles = {t for s in levels[-1] for t in (*step_reads(s), *step_writes(s)) if t.level}
         moved = [s.access for s in levels[-1] if isinstance(s, Load | Store)]
         return all(t.kind is Kind.FULL for t in tiles) and all(any(a.strides[-3]) for a in moved)
+
+
+def _pitch(steps: Sequence[Step], rows: Size, chip: ChipSpec) -> int:
+    """How far apart results may begin on the partitions; 0 if a step reads what is stored."""
+    stored = {step.src for step in steps if isinstance(step, Store)}
+    if any(stored & {*step_reads(step)} for step in steps if not isinstance(step, Store)):
+        return 0
+    pitch = min(size for size in PARTITION_STARTS if size >= max(rows))
+    return pitch if pitch < chip.partitions else 0
 
 
 def _lies_together(access: Access, rows: Size) -> bool:

@@ -37,7 +37,7 @@ def stage_reads(stage: Stage) -> list[str]:
             found = [s.access.tensor for s in loads if s.dst.is_wide and any(s.access.strides[0])]
             found += [s.access.tensor for s in loads]
         case MatmulPlan() | SmallProductPlan():
-            found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels)]
+            found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels), *_read_by_tail(stage)]
         case TransposePlan() | FoldPlan():
             found = [stage.source.tensor]
         case ReorderPlan():
@@ -55,6 +55,13 @@ def stage_reads(stage: Stage) -> list[str]:
         case _:
             found = [matrix.tensor for matrix in _read_by_index(stage)]
     return list(dict.fromkeys(found))
+
+
+def _read_by_tail(stage: MatmulPlan | SmallProductPlan) -> list[str]:
+    if not isinstance(stage, MatmulPlan) or stage.tail is None:
+        return []
+    made = stage.tail.whole.access.tensor
+    return [name for name in _loaded(stage.tail.levels) if name != made]
 
 
 def _loaded(levels: Sequence[Sequence[Step]]) -> list[str]:
@@ -80,7 +87,9 @@ def stage_writes(stage: Stage) -> list[str]:
             found = [s.access.tensor for s in stage.steps if isinstance(s, Store)]
             found += [] if stage.total is None else [stage.total.target.tensor]
         case MatmulPlan() | SmallProductPlan() | ConvolutionPlan() | PoolPlan():
-            steps = [step for level in stage.levels for step in level]
+            tail = stage.tail if isinstance(stage, MatmulPlan) else None
+            levels = [*stage.levels, *(() if tail is None else tail.levels)]
+            steps = [step for level in levels for step in level]
             found = [s.access.tensor for s in steps if isinstance(s, Store)]
         case ReorderPlan():
             found = [stage.target]

@@ -63,6 +63,10 @@ class Group:
     """The loop over time that it is a part of; 0 is none."""
     fold: int | None = None
     """The one of the nodes that adds up over a loop of the stage."""
+    lookups: tuple[int, ...] = ()
+    """Rows by index that it loads out of their tables; they are made nowhere else."""
+    tail: tuple[int, ...] = ()
+    """Of a product, the nodes of the pass over its whole rows that follows in the same stage."""
 
 
 def divide(graphs: Sequence[Graph], chains: Sequence[Attention] = ()) -> list[Group]:

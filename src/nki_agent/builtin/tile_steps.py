@@ -75,11 +75,27 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """Rows of a table of so many, of which each partition takes the one that its index names."""
+
+    index: Tile
+    rows: Size
+    cols: Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """HBM to SBUF."""
 
     dst: Tile
     access: Access
+    lookup: Lookup | None = None
+    """How rows are found that do not follow each other; `access` then names their table alone."""
+
+    @property
+    def index(self) -> Tile | None:
+        """What names the rows."""
+        return None if self.lookup is None else self.lookup.index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +247,17 @@ class Accumulate:
     op: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddUp:
+    """What a tile adds to a total in PSUM: a product with the matrix of who belongs to which row.
+
+    The stage knows that matrix; it holds ones and zeros.
+    """
+
+    dst: Tile
+    src: Tile
+
+
 Step = (
     Load
     | Store
@@ -248,6 +275,7 @@ Step = (
     | CopyWhere
     | Scan
     | Accumulate
+    | AddUp
 )
 
 
@@ -256,7 +284,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
     found: tuple[Operand | None, ...]
     match step:
         case Load() | Fill() | Iota():
-            found = ()
+            found = (step.index,) if isinstance(step, Load) else ()
         case Store() | Copy() | Cut():
             found = (step.src,)
         case Activate():
@@ -269,7 +297,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
             found = (step.data, step.scalar.operand, step.other)
         case Reduce() | Invert() | AffineSelect():
             found = (step.data,)
-        case Accumulate():
+        case Accumulate() | AddUp():
             found = (step.dst, step.src)
         case CopyWhere():
             found = (step.dst, step.src, step.predicate)
@@ -279,7 +307,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
 def step_writes(step: Step) -> tuple[Tile, ...]:
     """The tiles that a step writes."""
     match step:
-        case Store() | Accumulate():
+        case Store() | Accumulate() | AddUp():
             return ()
         case Activate():
             return (step.dst,) if step.sums is None else (step.dst, step.sums)

@@ -13,7 +13,7 @@ from nki_agent.builtin.align import Alignment, Axes, Walk, inner_axes
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.pending import Place, Tiles
 from nki_agent.builtin.plan import Stored
-from nki_agent.builtin.tile_steps import Combine, Fill, Kind, Tile
+from nki_agent.builtin.tile_steps import AddUp, Combine, Fill, Kind, Tile
 
 TOTAL_COLS = 2048
 """Columns of a total that half of PSUM holds."""
@@ -22,13 +22,24 @@ NEUTRAL = {"add": 0.0, "maximum": float("-inf"), "minimum": float("inf")}
 
 
 def add_up(lowering: Tiles, source: Tile, function: str, cols: int) -> Tile:
-    """The total of each row tile: filled in its loop, and added to at the end of the innermost."""
+    """The total of each row tile, added to at the end of the innermost loop.
+
+    Sums that PSUM holds are the Tensor Engine's; another total is filled in its loop first.
+    """
     level = len(lowering.levels) - 1
     place = Place(Kind.FULL, level - 1)
     tile = replace(lowering.tile("total", place), in_psum=cols <= TOTAL_COLS)
+    if is_by_products(source, function, cols):
+        lowering.emit(level, AddUp(dst=tile, src=source))
+        return tile
     lowering.emit(place.level, Fill(dst=tile, value=lowering.number(NEUTRAL[function])))
     lowering.emit(level, Combine(dst=tile, first=tile, second=source, op=function))
     return tile
+
+
+def is_by_products(source: Tile, function: str, cols: int) -> bool:
+    """Whether a total is a sum of products with ones and zeros, which costs no engine's time."""
+    return function == "add" and cols <= TOTAL_COLS and source.kind is Kind.FULL
 
 
 def _axes(captured: Captured, alignments: Sequence[Alignment], fold: int) -> Axes:

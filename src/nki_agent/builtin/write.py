@@ -7,9 +7,11 @@ disk.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nki_agent.builtin.capture import Captured, capture_task
 from nki_agent.builtin.choices import Choices
+from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.plan import Argument, Plan
 from nki_agent.builtin.planner import plan_kernel
 from nki_agent.builtin.printer import print_plan
@@ -30,10 +32,16 @@ def write_kernel(
         UnsupportedError: what cannot be written, why, and what to try.
     """
     captured = captured or capture_task(task)
-    plan = make_plan(task, captured, target, choices=choices or Choices())
-    return print_plan(
-        plan, title=f"Kernel for the task `{task.id}`, by the built-in author of nki-agent."
-    )
+    choices = choices or Choices()
+    title = f"Kernel for the task `{task.id}`, by the built-in author of nki-agent."
+    try:
+        return print_plan(make_plan(task, captured, target, choices=choices), title=title)
+    except UnsupportedError:
+        if not choices.joining:
+            raise
+    # A joined stage may need to say a size that follows from none of its tensors' own.
+    apart = make_plan(task, captured, target, choices=replace(choices, joining=False))
+    return print_plan(apart, title=title)
 
 
 def make_plan(task: Task, captured: Captured, target: Target, *, choices: Choices) -> Plan:

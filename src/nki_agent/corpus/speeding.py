@@ -67,6 +67,7 @@ CHANGES: Final[Mapping[str, str]] = {
     "attention": "the scores stay in SBUF, and attention is one stage",
     "col_block": "tiles of {} columns",
     "depth_group": "parts of {} in the depth of the product",
+    "joining": "rows go from a gather or a product straight to what uses them",
     "leaving": "what leaves PSUM is copied by: {}",
     "packing": "short rows share a partition",
     "parking": "tiles that are read beside one from SBUF wait in PSUM, where that is faster",
@@ -83,6 +84,7 @@ CHANGES: Final[Mapping[str, str]] = {
 }
 UNDONE: Final[Mapping[str, str]] = {
     "attention": "scores and their products are stages of their own",
+    "joining": "what a gather or a product makes is stored before it is used",
     "packing": "every row has a partition of its own",
     "parking": "every tile lies in SBUF",
     "phases": "all steps of a tile run one after the other",
