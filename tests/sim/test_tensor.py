@@ -280,3 +280,36 @@ def test_8_bit_floats_are_transposed_bit_for_bit(dtype: DType) -> None:
     builder.add("nc_transpose", {"dst": psum, "data": builder.load("x", values)})
     builder.store(psum)
     assert builder.outputs()[0].view(np.uint8).tolist() == codes.T.tolist()
+
+
+@pytest.mark.parametrize("role", ["stationary", "moving"])
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("odd_one", [0.0, 0.5, 2.0, -1.0])
+def test_operand_that_is_said_to_hold_ones_and_zeros_must(
+    role: str, dtype: DType, odd_one: float
+) -> None:
+    ones = (normal(6, 4) > 0).astype(np.float32)
+    ones[2, 1] = odd_one
+    other = normal(6, 4, name="y").astype(dtype.numpy_dtype)
+    others = {"stationary": "moving", "moving": "stationary"}
+    builder = Builder()
+    psum = builder.tile((4, 4), F32, Memory.PSUM)
+    operands = {
+        "dst": psum,
+        role: builder.load("ones", ones.astype(dtype.numpy_dtype), dtype),
+        others[role]: builder.load("other", other, dtype),
+    }
+    builder.add(
+        "nc_matmul",
+        operands,
+        is_stationary_onezero=role == "stationary",
+        is_moving_onezero=role == "moving",
+    )
+    builder.store(psum)
+    found = builder.run()
+    (got,) = found.outputs
+    is_lost = odd_one != 0 and dtype is F32
+    assert [f.code for f in found.findings] == (["NK506"] if is_lost else [])
+    a, b = (ones, other) if role == "stationary" else (other, ones)
+    wanted = a.astype(np.float64).T @ b.astype(np.float64)
+    assert got == pytest.approx(np.full((4, 4), np.nan) if is_lost else wanted, nan_ok=True)

@@ -5,14 +5,18 @@ over instructions. What `accumulate` means for each element is decided before an
 A transpose moves values exactly, except on NeuronCore-v2, where a tile with NaN or infinity goes
 through the product with the identity and spreads them.
 A bfloat16 destination is widened, added to in float32 and rounded again by each instruction.
-Not modelled: the order in which the array adds, how it splits float32 into passes, and the zero
-byte that the chip writes above each transposed 8-bit float (it keeps 16 bits for one).
+Not modelled: the order in which the array adds, how it splits float32 into passes (an operand that
+is said to hold ones and zeros, and does not, gives NaN), and the zero byte that the chip writes
+above each transposed 8-bit float (it keeps 16 bits for one).
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
+from nki_agent.base.diagnostic import Diagnostic, Severity
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine, PerfMode
 from nki_agent.isa.tensor import ROW_PAIR
@@ -38,7 +42,44 @@ def nc_matmul(site: Site) -> None:
     multiply: Run = np.matmul
     if site.flag("is_transpose") and site.call.chip.generation >= EXACT_TRANSPOSE_GENERATION:
         multiply = _transpose_by
+    flagged = []
+    for role, values in (("stationary", stationary), ("moving", moving)):
+        is_passed_once = site.operand(role).dtype is DType.FLOAT32
+        flagged.append(is_passed_once and site.flag(f"is_{role}_onezero"))
+        if flagged[-1]:
+            site.check(_check_onezero, role, values)
+    if any(flagged):
+        multiply = partial(_multiply_onezero, multiply, tuple(flagged))
     multiply_into_psum(site, (stationary, moving), (rows, columns), multiply)
+
+
+def _multiply_onezero(
+    multiply: Run, flagged: tuple[bool, ...], stationary: Array, moving: Array, out: Array
+) -> None:
+    """Ones and zeros need half of the passes of float32; what other values lose is not known."""
+    operands = (stationary, moving)
+    if all(_is_onezero(values) for values, flag in zip(operands, flagged, strict=True) if flag):
+        multiply(stationary, moving, out)
+    else:
+        out.fill(np.nan)
+
+
+def _is_onezero(values: Array) -> bool:
+    return bool(np.all((values == 0) | (values == 1)))
+
+
+def _check_onezero(role: str, values: Array) -> Diagnostic | None:
+    if _is_onezero(values):
+        return None
+    other = values[(values != 0) & (values != 1)]
+    return Diagnostic(
+        code="NK506",
+        severity=Severity.WARNING,
+        what=f"`{role}` of `nc_matmul`, which `is_{role}_onezero` says holds ones and zeros,",
+        got=f"{other.flat[0]:.6g}",
+        limit="1 or 0",
+        hint=f"leave `is_{role}_onezero` out: float32 values take all passes",
+    )
 
 
 def multiply_into_psum(
