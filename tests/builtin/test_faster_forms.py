@@ -118,6 +118,7 @@ PRODUCTS = (
     Operator("streamed", "x @ y", ((300, 2100), (2100, 6000))),
     Operator("runs", "x.T @ y", ((900, 300), (900, 70))),
     Operator("convolution", "F.conv2d(x, y, padding=1)", ((2, 130, 9, 11), (70, 130, 3, 3))),
+    Operator("depthwise", "F.conv2d(x, y, padding=1, groups=50)", ((4, 50, 9, 11), (50, 1, 3, 3))),
 )
 
 
@@ -264,3 +265,27 @@ def test_tiles_that_wait_at_the_end_fit_psum(make_task: MakeTask, solve: Solve) 
     assert "before_4" in text
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_sums_that_a_clamp_may_leave_little_of_are_whole(make_task: MakeTask) -> None:
+    shapes = ((2, 50, 9, 11), (50, 1, 3, 3), (20, 50, 1, 1))
+    body = "F.relu(F.conv2d(F.conv2d(x, y, groups=50), z))"
+    task = make_task(Operator("clamped", body, shapes).source("float32"))
+    text = write_kernel(task, Target.TRN2, choices=Choices(split_products=True))
+    assert "halves" not in text
+
+
+def test_channels_of_all_images_fill_the_partitions(
+    make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    # Four images of 96 channels are three tiles of 128 lanes, not four of 96.
+    shapes = ((4, 96, 10, 12), (96, 1, 3, 3), (96,))
+    operator = Operator("lanes", "torch.relu(F.conv2d(x, y, z, padding=1, groups=96))", shapes)
+    task = make_task(operator.source("bfloat16"))
+    text = write_kernel(task, Target.TRN2)
+    found = judges[Target.TRN2].compile(Kernel.from_text(text), task.dev)
+    assert found.program is not None
+    ops = [found.program.signatures[node.signature].op for node in found.program.instructions()]
+    tiles, halves, taps = 3, 2, 9
+    assert ops.count("nc_matmul") + ops.count("scalar_tensor_tensor") == tiles * halves * taps
+    assert "load_lanes(" in text

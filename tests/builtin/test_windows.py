@@ -114,6 +114,31 @@ CONVOLUTIONS = (
         "F.conv1d(x.transpose(1, 2), y, padding=1).transpose(1, 2)",
         ((2, 30, 5), (7, 5, 3)),
     ),
+    Operator(
+        "depthwise conv of few channels, strided",
+        "F.conv2d(x, y, z, stride=2, padding=(2, 1), groups=37) * 2",
+        ((5, 37, 9, 11), (37, 1, 5, 3), (37,)),
+    ),
+    Operator(
+        "depthwise conv, shift and skip",
+        "F.silu(F.conv2d(x, y, padding=2, dilation=2, groups=5) + z[:, :, None, None]) + x",
+        (*IMAGES, (5, 1, 3, 3), (2, 5)),
+    ),
+    Operator(
+        "depthwise conv whose lanes come again",
+        "torch.tanh(F.conv1d(x, y, z, padding=3, groups=96))",
+        ((9, 96, 20), (96, 1, 6), (96,)),
+    ),
+    Operator(
+        "depthwise conv of wide lines",
+        "F.conv2d(x, y, padding=(0, 1), groups=3)",
+        ((2, 3, 4, 1030), (3, 1, 2, 3)),
+    ),
+    Operator(
+        "depthwise conv beside an image",
+        "torch.cat([F.conv2d(x, y, padding=1, groups=5), x], 1)",
+        (*IMAGES, (5, 1, 3, 3)),
+    ),
 )
 POOLS = (
     Operator("max pool", "F.max_pool2d(x, 3, 2, 1)", ((2, 70, 14, 11),)),
@@ -165,6 +190,7 @@ TWO_SIZES: tuple[tuple[Operator, Shapes], ...] = (
     (CONVOLUTIONS[2], ((3, 70, 10, 8), (140, 70, 3, 3))),
     (CONVOLUTIONS[9], ((2, 5, 3, 6, 4), (4, 5, 3, 3, 3))),
     (CONVOLUTIONS[14], ((3, 9, 5, 7), (9, 4, 4, 4), (4,))),
+    (CONVOLUTIONS[-5], ((40, 37, 10, 8), (37, 1, 5, 3), (37,))),
     (POOLS[0], ((3, 5, 9, 12),)),
     (NORMS[0], ((1, 9, 5, 6), (9,), (9,))),
 )

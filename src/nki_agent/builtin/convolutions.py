@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from nki_agent.builtin.align import (
     Alignment,
@@ -26,6 +27,7 @@ from nki_agent.builtin.align import (
 from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
+from nki_agent.builtin.depthwise import BANDS_AHEAD, ends_in_clamp, follow_each_other, lay_lanes
 from nki_agent.builtin.graph import PADDED, Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
@@ -153,6 +155,8 @@ class WindowPlanner:
             mixing=self.node.function,
             is_transposed=window.is_transposed,
         )
+        if layers.mixing == "depthwise" and (found := self._in_lanes(layers, choices)) is not None:
+            return found
         tiling, band = self._tile(layers, choices, copies=1)
         is_split = choices.split_products and self._gains_by_halves(layers, tiling)
         if is_split:
@@ -186,6 +190,57 @@ class WindowPlanner:
             levels=levels,
             is_split=is_split,
         )
+
+    def _in_lanes(self, layers: Layers, choices: Choices) -> ConvolutionPlan | None:
+        """A depthwise sum with its images one after the other; None where they cannot lie so.
+
+        Raises:
+            UnsupportedError: lines that do not fit SBUF.
+        """
+        x, weight = self.node.inputs
+        spans, ones = layers.spans, (1,) * len(layers.spans)
+        levels, product = self._epilogue(
+            in_psum=True, busy=tile_ns(layers, Tiling(lines_each=1, spans=spans, stack=ones))
+        )
+        plan = ConvolutionPlan(
+            title=describe(self.captured, self.group.nodes),
+            x=self._name(x),
+            weight=self._name(weight),
+            dtype=layers.dtype,
+            mixing=layers.mixing,
+            is_transposed=False,
+            images=layers.images,
+            channels_in=self._size(x, 1),
+            channels_out=self._size(self.node.id, 1),
+            groups=self._size(x, 1),
+            spans=spans,
+            stack=ones,
+            band=1,
+            lines_each=1,
+            pitch=0,
+            tensor_taps=1,
+            product=product,
+            levels=levels,
+        )
+        if not follow_each_other(plan):
+            return None
+        is_split = choices.split_products and layers.dtype is DType.FLOAT32
+        is_split = is_split and not ends_in_clamp(self.graph, self.node.id)
+        room = self.chip.sbuf_usable_partition_bytes * BAND_SHARE * choices.sbuf_share
+        for copies in (PAIR, 1) if is_split else (1,):
+            try:
+                # Of halves there is one band more at a time.
+                each = room if copies == 1 else room / copies * PAIR / (1 + BANDS_AHEAD)
+                band = self._band(spans, ones, int(each), layers.dtype)
+            except UnsupportedError:
+                if copies == 1:
+                    raise
+                continue
+            bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
+            beside = Estimate(self.chip, bank, len(self.sizes)).loads(levels[-1])
+            made = replace(plan, band=band, is_split=copies > 1)
+            return lay_lanes(made, beside=beside, chip=self.chip)
+        return None
 
     def _gains_by_halves(self, layers: Layers, tiling: Tiling) -> bool:
         """Whether products read each pixel so often that to halve it costs less than it saves."""

@@ -75,7 +75,9 @@ class BandPrinter:
                 " buffer=nl.sbuf)"
             )
             body.add("split(halves, band)")
-        body.add(f"return {'halves' if self.plan.is_split else 'band'}")
+        # The Vector Engine multiplies whole numbers.
+        both = "band, halves" if self.plan.lanes is not None else "halves"
+        body.add(f"return {both if self.plan.is_split else 'band'}")
         given = [image, *(["plane"] if self.has_planes else []), "r0", "lines"]
         given += ["out_width"] if self.stack[COLUMNS] > 1 else []
         self._define("load_band", given, body)

@@ -37,6 +37,7 @@ from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_counts import CountPrinter, counts_alone
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
+from nki_agent.builtin.print_lanes import LanesPrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter, takes_runs
 from nki_agent.builtin.print_pool import PoolPrinter
@@ -292,12 +293,12 @@ def _transpose_printer(plan: TransposePlan) -> type[TransposePrinter]:
     return TransposePrinter if plan.rows_each is None else ShortTransposePrinter
 
 
-def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter]:
+def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter] | type[LanesPrinter]:
     """How its sum is made."""
     if plan.is_transposed:
         return TransposedPrinter
     if plan.mixing == "depthwise":
-        return DepthwisePrinter
+        return DepthwisePrinter if plan.lanes is None else LanesPrinter
     return SharedLinesPrinter if plan.lines_each > 1 else ConvolutionPrinter
 
 

@@ -23,6 +23,13 @@ LOAD_MOVED = '''def load_moved(dst, image, top, left, step):
             dst=dst[:, i0:i1, j0:j1], src=image[:, first : last + 1 : step, left + j0 : left + j1]
         )
 '''
+LOAD_LANES = '''def load_lanes(dst, rows, first):
+    """dst[i] = rows[(first + i) % len(rows)]: one for each channel, image after image."""
+    lanes, channels = dst.shape[0], rows.shape[0]
+    for i in range(-(first % channels), lanes, channels):
+        begin, end = max(0, i), min(lanes, i + channels)
+        nisa.dma_copy(dst=dst[begin:end], src=rows[begin - i : end - i])
+'''
 LIST_STEPS = '''def list_steps(line_sums, column_taps, depth):
     """For each phase of lines and of columns, the steps of its sum over channels and taps."""
     phases = []
@@ -78,6 +85,7 @@ def window_helpers(plan: Plan) -> list[str]:
     pools = any(isinstance(s, PoolPlan) for s in plan.stages)
     found = [INSIDE] if stages or pools else []
     found += [LOAD_MOVED] if stages else []
+    found += [LOAD_LANES] if any(s.lanes is not None for s in stages) else []
     found += [LIST_STEPS] if any(s.is_transposed for s in stages) else []
     pairs = any(isinstance(s, PoolPlan) and takes_pairs(s) for s in plan.stages)
     return found + [POOL_AXIS] * pools + [POOL_PAIRS] * pairs
