@@ -117,6 +117,12 @@ PRODUCTS = (
     Operator("long rows", "torch.relu(x @ y + z)", ((2, 150, 600), (600, 90), (90,))),
     Operator("streamed", "x @ y", ((300, 2100), (2100, 6000))),
     Operator("runs", "x.T @ y", ((900, 300), (900, 70))),
+    Operator(
+        "transposed convolution",
+        "F.conv_transpose2d(x, y, stride=2, padding=1)",
+        ((3, 60, 9, 11), (60, 70, 4, 4)),
+    ),
+    Operator("volumes", "F.conv3d(x, y, padding=1)", ((2, 40, 4, 6, 7), (30, 40, 3, 3, 3))),
     Operator("convolution", "F.conv2d(x, y, padding=1)", ((2, 130, 9, 11), (70, 130, 3, 3))),
     Operator("depthwise", "F.conv2d(x, y, padding=1, groups=50)", ((4, 50, 9, 11), (50, 1, 3, 3))),
 )

@@ -44,7 +44,17 @@ from nki_agent.builtin.tile_steps import (
     Tile,
     loaded_dtype,
 )
-from nki_agent.builtin.tilings import PAIR, Layers, Tiling, list_tilings, share_taps, tile_ns
+from nki_agent.builtin.tilings import (
+    PAIR,
+    SPLIT_PASSES,
+    Layers,
+    Tiling,
+    halving_ns,
+    list_tilings,
+    product_ns,
+    share_taps,
+    tile_ns,
+)
 from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -61,8 +71,9 @@ BAND_MAX = 1024
 
 
 SPLIT_USES_MIN = 8
-"""Products that read a pixel from which on three of its halves are faster than one of four passes.
-"""
+"""Products that read a pixel of an image from which on three of its halves are faster than one."""
+HALVING_MARGIN = 1.5
+"""Products of halves must take so many times what halving takes, which is seldom all hidden."""
 
 
 class WindowPlanner:
@@ -161,7 +172,7 @@ class WindowPlanner:
         is_split = choices.split_products and self._gains_by_halves(layers, tiling)
         if is_split:
             try:
-                tiling, band = self._tile(layers, choices, copies=PAIR)
+                tiling, band = self._tile(layers, choices, copies=1 + BANDS_AHEAD)
             except UnsupportedError:
                 is_split = False  # both halves and the whole take too much room
         # Neighbouring lines are put in order before what follows reads another image.
@@ -243,12 +254,14 @@ class WindowPlanner:
         return None
 
     def _gains_by_halves(self, layers: Layers, tiling: Tiling) -> bool:
-        """Whether products read each pixel so often that to halve it costs less than it saves."""
+        """Whether products of halves take longer than other engines need to halve the input."""
         if layers.dtype is not DType.FLOAT32 or layers.mixing == "depthwise":
             return False
         blocks = -(-max(layers.channels_out) // self.chip.partitions)
-        is_plain = not layers.is_transposed and tiling.lines_each == 1
-        return is_plain and tiling.steps * blocks >= SPLIT_USES_MIN
+        if not layers.is_transposed and len(layers.spans) <= PAIR:
+            return tiling.lines_each == 1 and tiling.steps * blocks >= SPLIT_USES_MIN
+        times = SPLIT_PASSES * product_ns(layers, tiling)
+        return HALVING_MARGIN * halving_ns(layers, tiling) <= times
 
     def _tile(self, layers: Layers, choices: Choices, *, copies: int) -> tuple[Tiling, int]:
         """The best tiling that fits SBUF, and the lines of a band, which is there so many times.

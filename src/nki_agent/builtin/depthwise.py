@@ -14,7 +14,7 @@ from dataclasses import replace
 from nki_agent.builtin.graph import PRODUCTS, Graph, Op
 from nki_agent.builtin.plan import ConvolutionPlan, Lanes
 from nki_agent.builtin.tile_steps import Access, Load, Size, Store
-from nki_agent.builtin.tilings import PAIR, QUARTERS
+from nki_agent.builtin.tilings import PAIR, QUARTERS, SPLIT_PASSES
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine
@@ -24,8 +24,6 @@ KEPT_SHARE = 0.3
 """Part of SBUF that weights may take which stay there for the next lanes of the same channels."""
 BANDS_AHEAD = 2
 """Bands of halves that are made before the sums of one: other engines halve them meanwhile."""
-SPLIT_PASSES = 3
-"""Products of halves that make one of float32 operands."""
 
 
 def lay_lanes(

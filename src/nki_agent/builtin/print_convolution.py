@@ -6,6 +6,7 @@ a border; lines outside are zero in the band.
 
 from __future__ import annotations
 
+from nki_agent.builtin.depthwise import BANDS_AHEAD
 from nki_agent.builtin.plan import ConvolutionPlan
 from nki_agent.builtin.print_bands import BandPrinter
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, tile_of
@@ -92,11 +93,17 @@ class ConvolutionPrinter(BandPrinter):
         self._define_convolve()
         self._sizes()
         self._list_steps()
+        if self.plan.is_split:
+            self.source.note("Two bands are loaded and halved before the sums of one.")
+            self.source.add("ready = []")
         if self.plan.mixing == "grouped":
             with self.source.block("for g in range(num_groups):"):
                 self._group()
         else:
             self._group()
+        if self.plan.is_split:
+            with self.source.block("for each in ready:"):
+                self.source.add(f"{self.prefix}convolve(*each)")
 
     def _sizes(self) -> None:
         plan, add, scope = self.plan, self.source.add, self.scope
@@ -317,7 +324,12 @@ class ConvolutionPrinter(BandPrinter):
         kept = [*self._kept(0), *self._kept(1)]
         given = [*parts, *kept, *factors, "bands", "weights", *self._more_operands(), "steps"]
         given += [*self._given_depth(), lines, "out_width", *self._after_lines()]
-        self.source.add(f"{self.prefix}convolve({', '.join(given)})")
+        if not self.plan.is_split:
+            self.source.add(f"{self.prefix}convolve({', '.join(given)})")
+            return
+        self.source.add(f"ready.append(({', '.join(given)}))")
+        with self.source.block(f"if len(ready) > {BANDS_AHEAD}:"):
+            self.source.add(f"{self.prefix}convolve(*ready.pop(0))")
 
     def _part_window(self, first: str, lines: str) -> Window:
         """The pixels of one band of one image."""

@@ -19,6 +19,8 @@ from nki_agent.isa.enums import Engine
 
 PAIR = 2
 QUARTERS = 4
+SPLIT_PASSES = 3
+"""Products of halves that make one of float32 operands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,28 @@ def tile_ns(layers: Layers, tiling: Tiling) -> dict[Engine, float]:
         return {Engine.TENSOR: tiling.steps * product_ns}
     taps = share_taps(layers)
     return {Engine.TENSOR: taps * product_ns, Engine.VECTOR: (tiling.steps - taps) * pass_ns}
+
+
+def product_ns(layers: Layers, tiling: Tiling) -> float:
+    """One pass of all products that read one line of the input, or share one of the result."""
+    chip = layers.chip
+    outs = -(-max(layers.channels_out) // chip.partitions)
+    columns = max(tiling.spans[-1].num_out)
+    if layers.is_transposed:
+        # Each input line and column is read in every phase.
+        columns = max(tiling.spans[-1].num_in)
+    return tiling.steps * outs * columns / chip.tensor_clock_ghz
+
+
+def halving_ns(layers: Layers, tiling: Tiling) -> float:
+    """Time to halve the input of as many products, on the slower of the two engines that do it."""
+    lines = 1
+    if len(tiling.spans) >= PAIR and not layers.is_transposed:
+        span = tiling.spans[-PAIR]
+        lines = 1 if tiling.stack[-PAIR] == span.kernel else span.stride
+    columns = max(tiling.spans[-1].num_in if tiling.stack[-1] == 1 else tiling.spans[-1].num_out)
+    # Rounded to the first half, which is then subtracted: two operands from SBUF.
+    return lines * columns * PAIR / layers.chip.gpsimd_clock_ghz
 
 
 def _pass_ns(layers: Layers) -> tuple[float, float]:
