@@ -295,3 +295,19 @@ def test_channels_of_all_images_fill_the_partitions(
     tiles, halves, taps = 3, 2, 9
     assert ops.count("nc_matmul") + ops.count("scalar_tensor_tensor") == tiles * halves * taps
     assert "load_lanes(" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "is_joined"),
+    [
+        ("F.max_pool2d(F.relu(F.conv2d(x, y)), 2)", True),
+        ("F.max_pool2d(F.conv2d(x, y), 3, 2)", False),
+        ("F.max_pool2d(F.conv2d(x, y), 2, ceil_mode=True)", False),
+    ],
+)
+def test_windows_side_by_side_are_pooled_before_they_leave_sbuf(
+    body: str, is_joined: bool, make_task: MakeTask
+) -> None:
+    shapes = ((2, 3, 14, 15), (70, 3, 3, 3))
+    text = write_kernel(make_task(Operator("pooled", body, shapes).source("float32")), Target.TRN2)
+    assert ("private_hbm" not in text) == is_joined

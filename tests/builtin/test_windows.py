@@ -151,6 +151,31 @@ POOLS = (
     Operator("global average", "F.adaptive_avg_pool2d(x, 1)", IMAGES),
     Operator("average of quarters", "F.adaptive_avg_pool2d(x, 2)", ((2, 5, 8, 10),)),
     Operator("doubled pixels", "F.interpolate(x, scale_factor=2) + 1", IMAGES),
+    Operator(
+        "pooled conv",
+        "F.max_pool2d(F.relu(F.conv2d(x, y, z, padding=1)), 2)",
+        (*IMAGES, (70, 5, 3, 3), (70,)),
+    ),
+    Operator(
+        "pooled conv of many channels",
+        "F.avg_pool2d(F.conv2d(x, y, stride=2, padding=2), (3, 2)) + 1",
+        ((2, 130, 23, 19), (140, 130, 5, 3)),
+    ),
+    Operator(
+        "pooled conv of wide lines",
+        "F.max_pool2d(F.conv2d(x, y), (2, 3))",
+        ((1, 3, 8, 1200), (80, 3, 3, 3)),
+    ),
+    Operator(
+        "pooled conv of sequences",
+        "F.avg_pool1d(F.silu(F.conv1d(x, y, padding=1)), 3)",
+        ((2, 5, 1100), (7, 5, 3)),
+    ),
+    Operator(
+        "pooled conv and its input",
+        "F.max_pool2d(F.conv2d(x, y) * z[:, :, None, None], 2).flatten(1)",
+        ((3, 4, 9, 10), (5, 4, 2, 3), (3, 5)),
+    ),
 )
 NORMS = (
     Operator("group norm", "F.group_norm(x, 3, y, z)", ((2, 6, 7, 8), (6,), (6,))),
@@ -192,6 +217,7 @@ TWO_SIZES: tuple[tuple[Operator, Shapes], ...] = (
     (CONVOLUTIONS[14], ((3, 9, 5, 7), (9, 4, 4, 4), (4,))),
     (CONVOLUTIONS[-5], ((40, 37, 10, 8), (37, 1, 5, 3), (37,))),
     (POOLS[0], ((3, 5, 9, 12),)),
+    (POOLS[-4], ((3, 140, 14, 40), (70, 140, 5, 3))),
     (NORMS[0], ((1, 9, 5, 6), (9,), (9,))),
 )
 

@@ -60,8 +60,8 @@ from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine
 
-BAND_SHARE = 0.3
-"""Part of SBUF that the input of one band may take; the next one is loaded beside it."""
+BAND_SHARE = 0.2
+"""Part of SBUF that the input of one band may take; the next ones are loaded beside it."""
 POOL_SHARE = 0.45
 """The same for a pool, which keeps nothing else."""
 WEIGHT_SHARE = 0.4
@@ -172,7 +172,7 @@ class WindowPlanner:
         is_split = choices.split_products and self._gains_by_halves(layers, tiling)
         if is_split:
             try:
-                tiling, band = self._tile(layers, choices, copies=1 + BANDS_AHEAD)
+                tiling, band = self._tile(layers, choices, copies=PAIR)
             except UnsupportedError:
                 is_split = False  # both halves and the whole take too much room
         # Neighbouring lines are put in order before what follows reads another image.

@@ -263,6 +263,20 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pooling:
+    """A pool of windows side by side that a convolution's tiles go through."""
+
+    function: str
+    kernel: tuple[int, int]
+    """Lines and columns of a window."""
+    source: Tile
+    """What is pooled."""
+    product: Tile
+    steps: tuple[Step, ...]
+    """What follows, for a tile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionPlan:
     """y[image, out] = sum of weight[out, in, tap] x[image, in, moved by the tap].
 
@@ -300,6 +314,7 @@ class ConvolutionPlan:
     """Whether each float32 operand is a sum of two bfloat16 numbers."""
     lanes: Lanes | None = None
     """Where there are such, images are no loop."""
+    pool: Pooling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.patches import patches_as_rows
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
+from nki_agent.builtin.pooling import join_pools
 from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
 from nki_agent.builtin.reorders import plan_reorder
@@ -67,6 +68,10 @@ def plan_kernel(
     taken = {*result_names, *(a.name for a in arguments)}
     new = {name: make_name(f"new_{name}", taken) for name in updates}
 
+    loops = _loops(captured, groups)
+    bank_cols = chip.psum_bank_bytes // DType.FLOAT32.itemsize
+    gone: list[str] = []
+
     def plan_stages() -> tuple[dict[int, Stored], list[Stage]]:
         final = (*result_names, *new.values())
         named = {node: None for node in outputs if node not in relaid.values()}
@@ -75,11 +80,12 @@ def plan_kernel(
             names |= _shortened(captured.graph, names, final)
         names |= _relaid(captured, names, relaid)
         names |= _regions(captured, names)
-        return names, [
-            _plan_stage(captured, group, names, outputs, chip, choices) for group in groups
-        ]
+        planned = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
+        if loops:
+            return names, planned
+        planned, gone[:] = join_pools(planned, kept=final, bank_cols=bank_cols)
+        return names, planned
 
-    loops = _loops(captured, groups)
     names, stages = plan_stages()
     if inside := [] if loops else find_in_place(stages, new):
         new |= {name: name for name in inside}
@@ -90,7 +96,7 @@ def plan_kernel(
         buffers=tuple(
             replace(b, is_result=b.name in result_names)
             for b in _buffers(captured, groups, names, relaid)
-            if b.name not in own
+            if b.name not in {*own, *gone}
         ),
         results=result_names,
         updates=tuple((name, made) for name, made in new.items() if name != made),
@@ -98,7 +104,7 @@ def plan_kernel(
         loops=loops,
         leaving=_leaving(choices, stages),
         partitions=chip.partitions,
-        bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
+        bank_cols=bank_cols,
     )
 
 

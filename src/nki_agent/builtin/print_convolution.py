@@ -49,12 +49,16 @@ class ConvolutionPrinter(BandPrinter):
     # -- names ------------------------------------------------------------------------------------
     def _name_parts(self) -> dict[Access, str]:
         names: dict[Access, str] = {}
-        for step in self.plan.levels[-1]:
+        for step in self._tile_steps():
             if isinstance(step, Load | Store) and step.access not in names:
                 count = sum(n.startswith(f"{step.access.tensor}_part") for n in names.values())
                 suffix = f"_{count + 1}" if count else ""
                 names[step.access] = f"{step.access.tensor}_part{suffix}"
         return names
+
+    def _tile_steps(self) -> tuple[Step, ...]:
+        """All that follows the sum of a tile."""
+        return self.plan.levels[-1]
 
     def _fields(self) -> list[str]:
         """What tells the steps of the sum apart."""
@@ -124,7 +128,7 @@ class ConvolutionPrinter(BandPrinter):
                 scope.names.setdefault(name, size)
         if len(plan.spans) == 1:
             add("out_lines = 1")
-        add(f"num_pixels = {'out_planes * ' if self.has_planes else ''}out_lines * out_width")
+        add(f"num_pixels = {self._pixels_text()}")
         if plan.mixing == "grouped":
             add(f"num_groups = {scope.from_shapes(plan.groups)}")
             add("group_in, group_out = num_in // num_groups, num_out // num_groups")
@@ -136,7 +140,7 @@ class ConvolutionPrinter(BandPrinter):
             Axis(name="num_pixels", size=self._num_pixels()),
         ]
         self.regions = Regions(self.source, scope, axes)
-        for steps in plan.levels:
+        for steps in (*plan.levels[:-1], self._tile_steps()):
             for step in steps:
                 if isinstance(step, Load | Store):
                     self.regions.prepare(layout_of(step.access))
@@ -152,9 +156,12 @@ class ConvolutionPrinter(BandPrinter):
         return {"dense": "num_in", "grouped": "group_in", "depthwise": "1"}[self.plan.mixing]
 
     def _result(self) -> str:
-        return next(
-            s.access.tensor for steps in self.plan.levels for s in steps if isinstance(s, Store)
-        )
+        levels = (*self.plan.levels[:-1], self._tile_steps())
+        return next(s.access.tensor for steps in levels for s in steps if isinstance(s, Store))
+
+    def _pixels_text(self) -> str:
+        """How many pixels are stored of each image."""
+        return f"{'out_planes * ' if self.has_planes else ''}out_lines * out_width"
 
     def _num_pixels(self) -> Size:
         total = [1] * len(self.plan.images)

@@ -12,7 +12,7 @@ from nki_agent.builtin.plan import Span
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_steps import StepPrinter
 from nki_agent.builtin.text import PartScope, Source
-from nki_agent.builtin.window_text import COLUMNS, LINES, plus
+from nki_agent.builtin.window_text import COLUMNS, LINES, divided, plus
 
 
 def taps_of_phases(span: Span) -> list[list[tuple[int, int]]]:
@@ -214,8 +214,3 @@ class TransposedPrinter(ConvolutionPrinter):
                     )
         add("nisa.tensor_copy(dst=part, src=sums)")
         self._define("add_up", ["part", "bands", "weights", "steps", "depth", "top", "left"], body)
-
-
-def divided(name: str, divisor: int) -> str:
-    """`name // divisor` as text, without a divisor of 1."""
-    return name if divisor == 1 else f"{name} // {divisor}"

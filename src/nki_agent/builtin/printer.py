@@ -41,6 +41,7 @@ from nki_agent.builtin.print_lanes import LanesPrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter, takes_runs
 from nki_agent.builtin.print_pool import PoolPrinter
+from nki_agent.builtin.print_pooled import PooledPrinter
 from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
@@ -299,6 +300,8 @@ def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter] | ty
         return TransposedPrinter
     if plan.mixing == "depthwise":
         return DepthwisePrinter if plan.lanes is None else LanesPrinter
+    if plan.pool is not None:
+        return PooledPrinter
     return SharedLinesPrinter if plan.lines_each > 1 else ConvolutionPrinter
 
 

@@ -81,6 +81,8 @@ def stage_writes(stage: Stage) -> list[str]:
             found += [] if stage.total is None else [stage.total.target.tensor]
         case MatmulPlan() | SmallProductPlan() | ConvolutionPlan() | PoolPlan():
             steps = [step for level in stage.levels for step in level]
+            pool = stage.pool if isinstance(stage, ConvolutionPlan) else None
+            steps += [] if pool is None else pool.steps
             found = [s.access.tensor for s in steps if isinstance(s, Store)]
         case ReorderPlan():
             found = [stage.target]

@@ -133,3 +133,8 @@ def scaled(name: str, factor: int) -> str:
 def times(name: str, factor: str) -> str:
     """`name * factor` as text, where both are names."""
     return "0" if name == "0" else f"{name} * {factor}"
+
+
+def divided(name: str, divisor: int) -> str:
+    """`name // divisor` as text, without a divisor of 1."""
+    return name if divisor == 1 else f"{name} // {divisor}"
