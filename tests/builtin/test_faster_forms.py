@@ -311,3 +311,17 @@ def test_windows_side_by_side_are_pooled_before_they_leave_sbuf(
     shapes = ((2, 3, 14, 15), (70, 3, 3, 3))
     text = write_kernel(make_task(Operator("pooled", body, shapes).source("float32")), Target.TRN2)
     assert ("private_hbm" not in text) == is_joined
+
+
+def test_tiles_of_few_channels_share_what_follows(
+    make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    # Eight lines of 400 pixels are two groups of four tiles, each with one step behind it.
+    operator = Operator("narrow", "F.relu(F.conv2d(x, y))", ((1, 30, 8, 400), (30, 30, 1, 1)))
+    task = make_task(operator.source("float32"))
+    found = judges[Target.TRN2].compile(Kernel.from_text(write_kernel(task, Target.TRN2)), task.dev)
+    assert found.program is not None
+    ops = [found.program.signatures[node.signature].op for node in found.program.instructions()]
+    tiles, groups = 8, 2
+    assert ops.count("nc_matmul") == tiles
+    assert ops.count("activation") + ops.count("tensor_scalar") == groups

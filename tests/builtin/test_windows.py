@@ -139,6 +139,16 @@ CONVOLUTIONS = (
         "torch.cat([F.conv2d(x, y, padding=1, groups=5), x], 1)",
         (*IMAGES, (5, 1, 3, 3)),
     ),
+    Operator(
+        "pointwise conv of few channels and skip",
+        "F.relu(F.conv2d(x, y, z) + x)",
+        ((2, 30, 9, 11), (30, 30, 1, 1), (30,)),
+    ),
+    Operator(
+        "strided conv of few channels, scaled in each image",
+        "torch.tanh(F.conv2d(x, y, stride=2, padding=1)) * z[:, :, None, None]",
+        ((3, 140, 23, 9), (40, 140, 3, 3), (3, 40)),
+    ),
 )
 POOLS = (
     Operator("max pool", "F.max_pool2d(x, 3, 2, 1)", ((2, 70, 14, 11),)),
@@ -215,8 +225,9 @@ TWO_SIZES: tuple[tuple[Operator, Shapes], ...] = (
     (CONVOLUTIONS[2], ((3, 70, 10, 8), (140, 70, 3, 3))),
     (CONVOLUTIONS[9], ((2, 5, 3, 6, 4), (4, 5, 3, 3, 3))),
     (CONVOLUTIONS[14], ((3, 9, 5, 7), (9, 4, 4, 4), (4,))),
-    (CONVOLUTIONS[-5], ((40, 37, 10, 8), (37, 1, 5, 3), (37,))),
+    (CONVOLUTIONS[-7], ((40, 37, 10, 8), (37, 1, 5, 3), (37,))),
     (POOLS[0], ((3, 5, 9, 12),)),
+    (CONVOLUTIONS[-2], ((1, 30, 40, 28), (30, 30, 1, 1), (30,))),
     (POOLS[-4], ((3, 140, 14, 40), (70, 140, 5, 3))),
     (NORMS[0], ((1, 9, 5, 6), (9,), (9,))),
 )

@@ -53,6 +53,7 @@ from nki_agent.builtin.tilings import (
     list_tilings,
     product_ns,
     share_taps,
+    share_tiles,
     tile_ns,
 )
 from nki_agent.builtin.titles import describe
@@ -180,6 +181,7 @@ class WindowPlanner:
                          for s, a in self.operands.items())  # fmt: skip
         is_ready = not window.is_transposed and (tiling.lines_each == 1 or not has_images)
         levels, product = self._epilogue(in_psum=is_ready, busy=tile_ns(layers, tiling))
+        tile_pitch = share_tiles(layers) if tiling.lines_each == 1 else 0
         return ConvolutionPlan(
             title=describe(self.captured, self.group.nodes),
             x=self._name(x),
@@ -195,7 +197,8 @@ class WindowPlanner:
             stack=tiling.stack,
             band=band,
             lines_each=tiling.lines_each,
-            pitch=tiling.pitch,
+            pitch=tile_pitch or tiling.pitch,
+            tiles_each=self.chip.partitions // tile_pitch if tile_pitch else 1,
             tensor_taps=share_taps(layers),
             product=product,
             levels=levels,

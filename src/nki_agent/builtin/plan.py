@@ -315,6 +315,8 @@ class ConvolutionPlan:
     lanes: Lanes | None = None
     """Where there are such, images are no loop."""
     pool: Pooling | None = None
+    tiles_each: int = 1
+    """Tiles of pixels of few channels that share a PSUM tile, `pitch` partitions apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,8 @@ def _join(plan: ConvolutionPlan, pool: PoolPlan, bank_cols: int) -> ConvolutionP
         spans=tuple(_covered(a, b) for a, b in zip(plan.spans, spans, strict=True)),
         band=band,
         levels=(*plan.levels[:-1], tuple(s for s in last if s is not store)),
+        tiles_each=1,
+        pitch=0,
         pool=Pooling(
             function=pool.function,
             kernel=(kernel[0], kernel[1]),

@@ -401,12 +401,12 @@ class ConvolutionPrinter(BandPrinter):
             return f"leave_split(dst=weights[:size, :, s, {rows}], src=turned)"
         return f"nisa.tensor_copy(dst=weights[:size, s, {rows}], src=turned)"
 
-    def _weight_taps(self) -> str:
+    def _weight_taps(self, rows: str = "rows") -> str:
         """The weights of one step: rows of output channels, taps and input channels along them."""
         lines, columns = self.spans[LINES].kernel, self.spans[COLUMNS].kernel
         if self.taps == 1:
             return "tile[:, c0 : c0 + channels]"
-        pattern = [f"[{scaled('depth', self.taps)}, rows]"]
+        pattern = [f"[{scaled('depth', self.taps)}, {rows}]"]
         if self.stack[PLANES] > 1:
             pattern.append(f"[{lines * columns}, {self.stack[PLANES]}]")
         if self.stack[LINES] > 1:
@@ -503,15 +503,19 @@ class ConvolutionPrinter(BandPrinter):
     def _add_step(self, body: Source, part: str, own: str) -> None:
         """What a step adds to its part of the sum."""
         if not self.plan.is_split:
-            body.add(f"nisa.nc_matmul(dst={part}, stationary=weights[:size, s, :], moving={own})")
+            body.add(f"nisa.nc_matmul(dst={part}, stationary={self._operand()}, moving={own})")
             return
         body.note("The product of both second parts is too small to count.")
         moving = own.replace("band[:size, ", "band[:size, x_half, ")
         with body.block("for x_half, w_half in ((0, 0), (0, 1), (1, 0)):"):
             body.add(
-                f"nisa.nc_matmul(dst={part}, stationary=weights[:size, w_half, s, :],"
+                f"nisa.nc_matmul(dst={part}, stationary={self._operand('w_half, ')},"
                 f" moving={moving})"
             )
+
+    def _operand(self, half: str = "") -> str:
+        """The weights of a step."""
+        return f"weights[:size, {half}s, :]"
 
     def _step_in_part(self, step: Step, printer: StepPrinter) -> None:
         if not isinstance(step, Load | Store):

@@ -52,6 +52,7 @@ from nki_agent.builtin.print_resident import ResidentPrinter, resident_helpers
 from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_rows_helpers
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
+from nki_agent.builtin.print_shared_tiles import SharedTilesPrinter
 from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
 from nki_agent.builtin.print_small_attention import (
     SmallAttentionPrinter,
@@ -302,6 +303,8 @@ def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter] | ty
         return DepthwisePrinter if plan.lanes is None else LanesPrinter
     if plan.pool is not None:
         return PooledPrinter
+    if plan.tiles_each > 1:
+        return SharedTilesPrinter
     return SharedLinesPrinter if plan.lines_each > 1 else ConvolutionPrinter
 
 

@@ -85,11 +85,25 @@ def _pitch(layers: Layers) -> int:
 
     Engines read from multiples of a quarter of the partitions, and of a half if it is more.
     """
-    if layers.mixing != "dense" or len(layers.spans) < PAIR:
+    if len(layers.spans) < PAIR:
         return 0
-    lines, columns = layers.spans[-PAIR:]
+    lines = layers.spans[-PAIR]
+    is_plain = lines.stride == lines.dilation == 1 < lines.kernel
+    return _narrow_pitch(layers) if is_plain else 0
+
+
+def share_tiles(layers: Layers) -> int:
+    """Where on the partitions a tile may begin that shares a PSUM tile; 0 if none may."""
+    is_image = len(layers.spans) == PAIR and not layers.is_transposed
+    has_lines = is_image and max(layers.spans[0].num_out) > 1
+    return _narrow_pitch(layers) if has_lines else 0
+
+
+def _narrow_pitch(layers: Layers) -> int:
+    """The part of the partitions that all output channels fit into; 0 for many channels."""
+    columns = layers.spans[-1]
     bank = layers.chip.psum_bank_bytes // DType.FLOAT32.itemsize
-    if not lines.stride == lines.dilation == 1 < lines.kernel or max(columns.num_out) > bank:
+    if layers.mixing != "dense" or max(columns.num_out) > bank:
         return 0
     parts = (layers.chip.partitions // QUARTERS, layers.chip.partitions // PAIR)
     return next((n for n in parts if max(layers.channels_out) <= n), 0)
