@@ -9,6 +9,7 @@ import pytest
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
+from nki_agent.isa.enums import Memory
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.kernel import Kernel
@@ -325,3 +326,16 @@ def test_tiles_of_few_channels_share_what_follows(
     tiles, groups = 8, 2
     assert ops.count("nc_matmul") == tiles
     assert ops.count("activation") + ops.count("tensor_scalar") == groups
+
+
+def test_tiles_of_shared_lines_are_stored_from_all_partitions_by_turns(
+    make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    operator = Operator("lines", "F.conv2d(x, y, padding=1)", ((4, 30, 16, 20), (30, 30, 3, 3)))
+    task = make_task(operator.source("float32"))
+    found = judges[Target.TRN2].compile(Kernel.from_text(write_kernel(task, Target.TRN2)), task.dev)
+    assert found.program is not None
+    signatures = found.program.signatures
+    moves = [s for s in signatures if s.op == "dma_copy" and s.get("src").memory is Memory.SBUF]
+    starts = [s.get("src").pattern.partition for s in moves]
+    assert {start[0] for start in starts if start is not None} == {0, 32, 64, 96}
