@@ -339,3 +339,14 @@ def test_tiles_of_shared_lines_are_stored_from_all_partitions_by_turns(
     moves = [s for s in signatures if s.op == "dma_copy" and s.get("src").memory is Memory.SBUF]
     starts = [s.get("src").pattern.partition for s in moves]
     assert {start[0] for start in starts if start is not None} == {0, 32, 64, 96}
+
+
+def test_windows_side_by_side_are_reduced_at_once(
+    make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    operator = Operator("windows", "F.avg_pool2d(x, (2, 3))", ((2, 30, 9, 11),))
+    task = make_task(operator.source("float32"))
+    found = judges[Target.TRN2].compile(Kernel.from_text(write_kernel(task, Target.TRN2)), task.dev)
+    assert found.program is not None
+    ops = [found.program.signatures[node.signature].op for node in found.program.instructions()]
+    assert ops.count("tensor_reduce") == 1

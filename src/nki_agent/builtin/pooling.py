@@ -14,6 +14,7 @@ from nki_agent.builtin.plan import ConvolutionPlan, Pooling, PoolPlan, Span, Sta
 from nki_agent.builtin.stage_tensors import stage_reads
 from nki_agent.builtin.tile_steps import Load, Store
 from nki_agent.builtin.tilings import PAIR
+from nki_agent.builtin.window_text import lies_side_by_side
 
 
 def join_pools(
@@ -56,7 +57,7 @@ def _join(plan: ConvolutionPlan, pool: PoolPlan, bank_cols: int) -> ConvolutionP
     reads_pixels = any(isinstance(s, Load) and any(s.access.strides[-1]) for s in last)
     if store is None or not is_plain or reads_pixels or len(plan.spans) > PAIR:
         return None
-    if pool.outside is not None or not all(_lie_side_by_side(span) for span in pool.spans):
+    if pool.outside is not None or not all(map(lies_side_by_side, pool.spans)):
         return None
     # A sequence may be pooled as images of one line.
     count = len(plan.spans)
@@ -84,12 +85,6 @@ def _join(plan: ConvolutionPlan, pool: PoolPlan, bank_cols: int) -> ConvolutionP
             steps=steps,
         ),
     )
-
-
-def _lie_side_by_side(span: Span) -> bool:
-    sizes = zip(span.num_in, span.num_out, strict=True)
-    is_whole = all(count * span.kernel <= size for size, count in sizes)
-    return is_whole and span.kernel == span.stride and span.dilation == 1 and not span.before
 
 
 def _covered(span: Span, pool: Span) -> Span:

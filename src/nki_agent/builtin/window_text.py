@@ -61,6 +61,15 @@ POOL_AXIS = '''def pool_axis(tile, *, window, step, count, op, dtype, dilation=1
     nisa.tensor_reduce(dst=pooled, op=op, data=windows, axis=4)
     return pooled
 '''
+POOL_WINDOWS = '''def pool_windows(tile, *, high, wide, op, dtype):
+    """Reduces windows of `high` lines by `wide` columns, side by side, of tile [P, A, N, B]."""
+    rows, before, lines, columns = tile.shape
+    down, across = before * lines // high, columns // wide
+    windows = tile.reshape((rows, down, high, across, wide)).permute((0, 1, 3, 2, 4))
+    pooled = nl.ndarray((rows, down, across), dtype=dtype, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=pooled, op=op, data=windows, axis=(3, 4))
+    return pooled
+'''
 POOL_PAIRS = '''def pool_pairs(tile, *, window, step, count, op, dtype, dilation=1):
     """As pool_axis, one element of all windows at a time: 16-bit runs go at full speed."""
     rows, before, _, after = tile.shape
@@ -82,13 +91,14 @@ PLANES, LINES, COLUMNS = range(3)
 def window_helpers(plan: Plan) -> list[str]:
     """The helper functions that the convolutions and pools of a plan share."""
     stages = [s for s in plan.stages if isinstance(s, ConvolutionPlan)]
-    pools = any(isinstance(s, PoolPlan) for s in plan.stages)
+    pools = [s for s in plan.stages if isinstance(s, PoolPlan)]
     found = [INSIDE] if stages or pools else []
     found += [LOAD_MOVED] if stages else []
     found += [LOAD_LANES] if any(s.lanes is not None for s in stages) else []
     found += [LIST_STEPS] if any(s.is_transposed for s in stages) else []
-    pairs = any(isinstance(s, PoolPlan) and takes_pairs(s) for s in plan.stages)
-    return found + [POOL_AXIS] * pools + [POOL_PAIRS] * pairs
+    found += [POOL_AXIS] if any(map(pools_axes, pools)) else []
+    found += [POOL_WINDOWS] if any(map(takes_windows, pools)) else []
+    return found + ([POOL_PAIRS] if any(map(takes_pairs, pools)) else [])
 
 
 def takes_pairs(plan: PoolPlan) -> bool:
@@ -96,6 +106,25 @@ def takes_pairs(plan: PoolPlan) -> bool:
     is_exact = plan.function in ("maximum", "minimum")
     is_wide = any(span.kernel > 1 for span in plan.spans[:-1])
     return is_exact and is_wide and plan.dtype in (DType.BFLOAT16, DType.FLOAT16)
+
+
+def takes_windows(plan: PoolPlan) -> bool:
+    """Whether lines and columns are reduced at once: windows side by side, each pixel read once."""
+    pair = plan.spans[-2:]
+    is_wide = len(pair) > 1 and all(span.kernel > 1 for span in pair)
+    return is_wide and all(map(lies_side_by_side, pair)) and not takes_pairs(plan)
+
+
+def pools_axes(plan: PoolPlan) -> bool:
+    """Whether axes are reduced one by one."""
+    return not takes_windows(plan) or any(span.kernel > 1 for span in plan.spans[:-2])
+
+
+def lies_side_by_side(span: Span) -> bool:
+    """Whether each window begins where the one before it ends, and all are inside."""
+    sizes = zip(span.num_in, span.num_out, strict=True)
+    is_whole = all(count * span.kernel <= size for size, count in sizes)
+    return is_whole and span.kernel == span.stride and span.dilation == 1 and not span.before
 
 
 def is_inside(span: Span) -> bool:
