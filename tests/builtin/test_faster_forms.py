@@ -9,6 +9,7 @@ import pytest
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
+from nki_agent.cost.transfer import contiguous_elems
 from nki_agent.isa.enums import Memory
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge
@@ -350,3 +351,15 @@ def test_windows_side_by_side_are_reduced_at_once(
     assert found.program is not None
     ops = [found.program.signatures[node.signature].op for node in found.program.instructions()]
     assert ops.count("tensor_reduce") == 1
+
+
+def test_lines_that_are_pooled_with_a_border_are_loaded_in_one_run(
+    make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    operator = Operator("border", "F.max_pool2d(x, 3, 2, 1)", ((2, 60, 12, 80),))
+    task = make_task(operator.source("bfloat16"))
+    found = judges[Target.TRN2].compile(Kernel.from_text(write_kernel(task, Target.TRN2)), task.dev)
+    assert found.program is not None
+    signatures = [found.program.signatures[n.signature] for n in found.program.instructions()]
+    load = next(s.get("dst") for s in signatures if s.op == "dma_copy")
+    assert contiguous_elems(load) == load.pattern.free_elems

@@ -161,6 +161,10 @@ POOLS = (
     Operator("global average", "F.adaptive_avg_pool2d(x, 1)", IMAGES),
     Operator("average of quarters", "F.adaptive_avg_pool2d(x, 2)", ((2, 5, 8, 10),)),
     Operator("doubled pixels", "F.interpolate(x, scale_factor=2) + 1", IMAGES),
+    Operator("max pool of wide lines", "F.max_pool2d(x, 3, 2, 1)", ((2, 70, 7, 60),)),
+    Operator("dilated max pool of wide lines", "F.max_pool2d(x, 3, 1, 1, 2)", ((2, 5, 9, 70),)),
+    Operator("padded average pool of wide lines", "F.avg_pool2d(x, 3, 1, 1)", ((2, 5, 9, 71),)),
+    Operator("max pool of wide volumes", "F.max_pool3d(x, 3, 2, 1)", ((2, 3, 5, 8, 40),)),
     Operator(
         "pooled conv",
         "F.max_pool2d(F.relu(F.conv2d(x, y, z, padding=1)), 2)",
@@ -227,6 +231,7 @@ TWO_SIZES: tuple[tuple[Operator, Shapes], ...] = (
     (CONVOLUTIONS[14], ((3, 9, 5, 7), (9, 4, 4, 4), (4,))),
     (CONVOLUTIONS[-7], ((40, 37, 10, 8), (37, 1, 5, 3), (37,))),
     (POOLS[0], ((3, 5, 9, 12),)),
+    (POOLS[10], ((3, 5, 40, 9),)),
     (CONVOLUTIONS[-2], ((1, 30, 40, 28), (30, 30, 1, 1), (30,))),
     (POOLS[-4], ((3, 140, 14, 40), (70, 140, 5, 3))),
     (NORMS[0], ((1, 9, 5, 6), (9,), (9,))),
