@@ -63,6 +63,8 @@ from nki_agent.isa.enums import Engine
 
 BAND_SHARE = 0.2
 """Part of SBUF that the input of one band may take; the next ones are loaded beside it."""
+IMAGE_SHARE = 0.3
+"""The same where a band has to be a whole image."""
 POOL_SHARE = 0.45
 """The same for a pool, which keeps nothing else."""
 WEIGHT_SHARE = 0.4
@@ -275,9 +277,9 @@ class WindowPlanner:
         fault: UnsupportedError | None = None
         is_deep = layers.mixing != "depthwise"
         blocks = -(-max(layers.channels_in) // self.chip.partitions) if is_deep else 1
-        share = BAND_SHARE * choices.sbuf_share / copies
-        room = int(self.chip.sbuf_usable_partition_bytes * share)
+        whole = self.chip.sbuf_usable_partition_bytes * choices.sbuf_share / copies
         for tiling in choices.first(list_tilings(layers)):
+            room = int(whole * (BAND_SHARE if tiling.lines_each == 1 else IMAGE_SHARE))
             planes = 1
             if len(layers.spans) > PAIR:
                 planes = layers.spans[0].kernel // tiling.stack[0]
@@ -475,5 +477,9 @@ def require_covered(span: Span, window: Window, origin: str) -> None:
                 raise UnsupportedError(origin, f"column {column} of its result reads nothing")
 
 
-RESERVED = ("bands", "weights", "steps", "rows", "cols", "lines", "width", "window")
+RESERVED = (
+    *("bands", "weights", "steps", "rows", "cols", "lines", "width", "window"),
+    *("band", "halves", "columns", "diagonals", "tiles", "group", "total", "part"),
+    *("windows", "high", "wide"),
+)
 """Names of the code around the tiles."""

@@ -233,17 +233,17 @@ class LanesPrinter(BandPrinter):
         add("rows = band.shape[0]")
         self._list_tiles(body)
         with body.block(f"for t0 in range(0, len(tiles), {group}):"):
-            add("sums, total = [], 0")
+            add("group, total = [], 0")
             with body.block(f"for q0, count, j0, width in tiles[t0 : t0 + {group}]:"):
                 add("window = nl.ndarray((rows, count, width), dtype=nl.float32, buffer=nl.psum)")
                 self._own_steps(body)
-                add("sums.append((window, q0, count, j0, width))")
+                add("group.append((window, q0, count, j0, width))")
                 add("total += count * width")
             if self.plan.tensor_taps < self.taps:
                 body.note("The other taps, a step of each sum by turns: none waits for its last.")
                 with (
                     body.block(f"for tap in {self._other_taps()}:"),
-                    body.block("for window, q0, count, j0, width in sums:"),
+                    body.block("for window, q0, count, j0, width in group:"),
                 ):
                     self._other_step(body)
             self._finish(body, printer)
@@ -347,7 +347,7 @@ class LanesPrinter(BandPrinter):
             if isinstance(step, Load):
                 part = f"{self.parts[step.access]}[:, n0 : n0 + total]"
                 add(f"nisa.dma_copy(dst=all_{step.dst.name}, src={part})")
-        with body.block("for window, _, count, _, width in sums:"):
+        with body.block("for window, _, count, _, width in group:"):
             add("cols = count * width")
             add(f"{self.plan.product.name} = window.reshape((rows, cols))")
             for name, tile in moved.items():

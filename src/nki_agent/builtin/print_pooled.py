@@ -57,14 +57,9 @@ class PooledPrinter(ConvolutionPrinter):
         windows = divided("lines", down)
         add(f"num_tiles = ({windows} + most - 1) // most")
         add(f"tile_lines = ({windows} + num_tiles - 1) // num_tiles{f' * {down}' * (down > 1)}")
-        stores = [step for step in self.pool.steps if isinstance(step, Store)]
+        steps = StepPrinter(body, printer.scope, row_level=0, cols="total")
         add(f"total = {self._pooled('lines')}")
-        for store in stores:
-            tile = store.src
-            add(
-                f"all_{tile.name} = nl.ndarray((rows, total), dtype=nl.{tile.dtype.value},"
-                " buffer=nl.sbuf)"
-            )
+        steps.allocate(self.pool.product)
         with (
             body.block("for q0 in range(0, lines, tile_lines):"),
             body.block("for j0 in range(0, out_width, tile_width):"),
@@ -78,30 +73,24 @@ class PooledPrinter(ConvolutionPrinter):
                 self._multiply(body)
             for step in self.plan.levels[-1]:
                 self._step_in_part(step, printer)
-            self._reduce(body, printer.scope)
-        for store in stores:
-            add(f"nisa.dma_copy(dst={self.parts[store.access]}, src=all_{store.src.name})")
+            self._reduce(body)
+        for step in self.pool.steps:
+            if isinstance(step, Store):
+                add(f"nisa.dma_copy(dst={self.parts[step.access]}, src={step.src.name})")
+            else:
+                # On the whole band: steps behind each tile would hold back the next one's.
+                steps.print(step, 0)
 
-    def _reduce(self, body: Source, scope: Scope) -> None:
-        """A tile's windows, and what follows, into its part of what is stored."""
+    def _reduce(self, body: Source) -> None:
+        """A tile's windows, each to its place in the band's."""
         add, pool = body.add, self.pool
         down, across = pool.kernel
-        source, name = pool.source.name, pool.product.name
-        steps = StepPrinter(body, scope, row_level=0, cols="cols")
+        shape = f"(rows, count // {down}, {down}, width // {across}, {across})"
         body.note("Each window is reduced before it leaves.")
-        add(f"windows = {source}.reshape((rows, count // {down}, {down}, width // {across},"
-            f" {across}))")  # fmt: skip
-        add("windows = windows.permute((0, 1, 3, 2, 4))")
+        add(f"windows = {pool.source.name}.reshape({shape}).permute((0, 1, 3, 2, 4))")
         first = plus(f"{divided('q0', down)} * ({divided('out_width', across)})",
                      divided("j0", across))  # fmt: skip
-        add(f"n0, cols = {first}, windows.shape[1] * windows.shape[2]")
-        for step in pool.steps:
-            if isinstance(step, Store):
-                add(f"{step.src.name} = all_{step.src.name}[:, n0 : n0 + cols]")
-                steps.take(step.src)
-        steps.allocate(pool.product)
-        parts = f"{name}.reshape((rows, windows.shape[1], windows.shape[2]))"
-        add(f"nisa.tensor_reduce(dst={parts}, op=nl.{pool.function}, data=windows, axis=(3, 4))")
-        for step in pool.steps:
-            if not isinstance(step, Store):
-                steps.print(step, 0)
+        add("high, wide = windows.shape[1], windows.shape[2]")
+        add(f"n0 = {first}")
+        add(f"part = {pool.product.name}[:, n0 : n0 + high * wide].reshape((rows, high, wide))")
+        add(f"nisa.tensor_reduce(dst=part, op=nl.{pool.function}, data=windows, axis=(3, 4))")
