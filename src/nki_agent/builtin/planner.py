@@ -69,7 +69,6 @@ def plan_kernel(
     new = {name: make_name(f"new_{name}", taken) for name in updates}
 
     loops = _loops(captured, groups)
-    bank_cols = chip.psum_bank_bytes // DType.FLOAT32.itemsize
     gone: list[str] = []
 
     def plan_stages() -> tuple[dict[int, Stored], list[Stage]]:
@@ -83,7 +82,7 @@ def plan_kernel(
         planned = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
         if loops:
             return names, planned
-        planned, gone[:] = join_pools(planned, kept=final, bank_cols=bank_cols)
+        planned, gone[:] = join_pools(planned, kept=final, chip=chip)
         return names, planned
 
     names, stages = plan_stages()
@@ -104,7 +103,7 @@ def plan_kernel(
         loops=loops,
         leaving=_leaving(choices, stages),
         partitions=chip.partitions,
-        bank_cols=bank_cols,
+        bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )
 
 

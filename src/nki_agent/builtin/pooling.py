@@ -10,15 +10,19 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from nki_agent.builtin.balance import Estimate
 from nki_agent.builtin.plan import ConvolutionPlan, Pooling, PoolPlan, Span, Stage
 from nki_agent.builtin.stage_tensors import stage_reads
 from nki_agent.builtin.tile_steps import Load, Store
 from nki_agent.builtin.tilings import PAIR
 from nki_agent.builtin.window_text import lies_side_by_side
+from nki_agent.chip.spec import ChipSpec
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine
 
 
 def join_pools(
-    stages: Sequence[Stage], *, kept: Collection[str], bank_cols: int
+    stages: Sequence[Stage], *, kept: Collection[str], chip: ChipSpec
 ) -> tuple[list[Stage], list[str]]:
     """The stages with each such pool in its convolution, and the tensors that then are not there.
 
@@ -37,6 +41,9 @@ def join_pools(
         readers_of = readers.get(made, []) if made not in kept else []
         if len(readers_of) != 1 or not isinstance(pool := readers_of[0], PoolPlan):
             continue
+        if _is_crowded(stage, chip):
+            continue
+        bank_cols = chip.psum_bank_bytes // DType.FLOAT32.itemsize
         if (found := _join(stage, pool, bank_cols)) is not None:
             joined[index] = found
             gone.append(made)
@@ -48,6 +55,17 @@ def _only_result(plan: ConvolutionPlan) -> str:
     """What a convolution stores of each tile, if it is one tensor and nothing is stored else."""
     stores = [s for level in plan.levels for s in level if isinstance(s, Store)]
     return stores[0].access.tensor if len(stores) == 1 else ""
+
+
+def _is_crowded(plan: ConvolutionPlan, chip: ChipSpec) -> bool:
+    """Whether a pool of its own goes faster: on all partitions, where few channels lie on half.
+
+    It then has no place behind several passes of the Vector Engine over the same few.
+    """
+    bank_cols = chip.psum_bank_bytes // DType.FLOAT32.itemsize
+    estimate = Estimate(chip, bank_cols, len(plan.images))
+    passes = sum(estimate.engine(step) is Engine.VECTOR for step in plan.levels[-1])
+    return passes > 1 and max(plan.channels_out) * PAIR <= chip.partitions
 
 
 def _join(plan: ConvolutionPlan, pool: PoolPlan, bank_cols: int) -> ConvolutionPlan | None:
