@@ -179,9 +179,7 @@ class WindowPlanner:
             except UnsupportedError:
                 is_split = False  # both halves and the whole take too much room
         # Neighbouring lines are put in order before what follows reads another image.
-        has_images = any(self._place(moving_axes(self._walks(s, a), self.sizes)).kind is Kind.FULL
-                         for s, a in self.operands.items())  # fmt: skip
-        is_ready = not window.is_transposed and (tiling.lines_each == 1 or not has_images)
+        is_ready = not (window.is_transposed or (tiling.lines_each > 1 and self._reads_images()))
         levels, product = self._epilogue(in_psum=is_ready, busy=tile_ns(layers, tiling))
         tile_pitch = share_tiles(layers) if tiling.lines_each == 1 else 0
         return ConvolutionPlan(
@@ -206,6 +204,11 @@ class WindowPlanner:
             levels=levels,
             is_split=is_split,
         )
+
+    def _reads_images(self) -> bool:
+        """Whether what follows the sum reads values of single pixels."""
+        walks = (self._walks(source, axes) for source, axes in self.operands.items())
+        return any(self._place(moving_axes(w, self.sizes)).kind is Kind.FULL for w in walks)
 
     def _in_lanes(self, layers: Layers, choices: Choices) -> ConvolutionPlan | None:
         """A depthwise sum with its images one after the other; None where they cannot lie so.

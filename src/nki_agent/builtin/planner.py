@@ -80,9 +80,8 @@ def plan_kernel(
         names |= _relaid(captured, names, relaid)
         names |= _regions(captured, names)
         planned = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
-        if loops:
-            return names, planned
-        planned, gone[:] = join_pools(planned, kept=final, chip=chip)
+        if not loops:
+            planned, gone[:] = join_pools(planned, kept=final, chip=chip)
         return names, planned
 
     names, stages = plan_stages()
