@@ -9,6 +9,8 @@ import pytest
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
+from nki_agent.cost.transfer import contiguous_elems
+from nki_agent.isa.enums import Memory
 from nki_agent.task.task import Task
 from nki_agent.verify.judge import Judge
 from nki_agent.verify.kernel import Kernel
@@ -121,7 +123,14 @@ PRODUCTS = (
     Operator("long rows", "torch.relu(x @ y + z)", ((2, 150, 600), (600, 90), (90,))),
     Operator("streamed", "x @ y", ((300, 2100), (2100, 6000))),
     Operator("runs", "x.T @ y", ((900, 300), (900, 70))),
+    Operator(
+        "transposed convolution",
+        "F.conv_transpose2d(x, y, stride=2, padding=1)",
+        ((3, 60, 9, 11), (60, 70, 4, 4)),
+    ),
+    Operator("volumes", "F.conv3d(x, y, padding=1)", ((2, 40, 4, 6, 7), (30, 40, 3, 3, 3))),
     Operator("convolution", "F.conv2d(x, y, padding=1)", ((2, 130, 9, 11), (70, 130, 3, 3))),
+    Operator("depthwise", "F.conv2d(x, y, padding=1, groups=50)", ((4, 50, 9, 11), (50, 1, 3, 3))),
 )
 
 
@@ -268,3 +277,93 @@ def test_tiles_that_wait_at_the_end_fit_psum(make_task: MakeTask, solve: Solve) 
     assert "before_4" in text
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_sums_that_a_clamp_may_leave_little_of_are_whole(make_task: MakeTask) -> None:
+    shapes = ((2, 50, 9, 11), (50, 1, 3, 3), (20, 50, 1, 1))
+    body = "F.relu(F.conv2d(F.conv2d(x, y, groups=50), z))"
+    task = make_task(Operator("clamped", body, shapes).source("float32"))
+    text = write_kernel(task, Target.TRN2, choices=Choices(split_products=True))
+    assert "halves" not in text
+
+
+def test_channels_of_all_images_fill_the_partitions(
+    make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    # Four images of 96 channels are three tiles of 128 lanes, not four of 96.
+    shapes = ((4, 96, 10, 12), (96, 1, 3, 3), (96,))
+    operator = Operator("lanes", "torch.relu(F.conv2d(x, y, z, padding=1, groups=96))", shapes)
+    task = make_task(operator.source("bfloat16"))
+    text = write_kernel(task, Target.TRN2)
+    found = judges[Target.TRN2].compile(Kernel.from_text(text), task.dev)
+    assert found.program is not None
+    ops = [found.program.signatures[node.signature].op for node in found.program.instructions()]
+    tiles, halves, taps = 3, 2, 9
+    assert ops.count("nc_matmul") + ops.count("scalar_tensor_tensor") == tiles * halves * taps
+    assert "load_lanes(" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "is_joined"),
+    [
+        ("F.max_pool2d(F.relu(F.conv2d(x, y)), 2)", True),
+        ("F.max_pool2d(F.conv2d(x, y), 3, 2)", False),
+        ("F.max_pool2d(F.conv2d(x, y), 2, ceil_mode=True)", False),
+    ],
+)
+def test_windows_side_by_side_are_pooled_before_they_leave_sbuf(
+    body: str, is_joined: bool, make_task: MakeTask
+) -> None:
+    shapes = ((2, 3, 14, 15), (70, 3, 3, 3))
+    text = write_kernel(make_task(Operator("pooled", body, shapes).source("float32")), Target.TRN2)
+    assert ("private_hbm" not in text) == is_joined
+
+
+def test_tiles_of_few_channels_share_what_follows(
+    make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    # Eight lines of 400 pixels are two groups of four tiles, each with one step behind it.
+    operator = Operator("narrow", "F.relu(F.conv2d(x, y))", ((1, 30, 8, 400), (30, 30, 1, 1)))
+    task = make_task(operator.source("float32"))
+    found = judges[Target.TRN2].compile(Kernel.from_text(write_kernel(task, Target.TRN2)), task.dev)
+    assert found.program is not None
+    ops = [found.program.signatures[node.signature].op for node in found.program.instructions()]
+    tiles, groups = 8, 2
+    assert ops.count("nc_matmul") == tiles
+    assert ops.count("activation") + ops.count("tensor_scalar") == groups
+
+
+def test_tiles_of_shared_lines_are_stored_from_all_partitions_by_turns(
+    make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    operator = Operator("lines", "F.conv2d(x, y, padding=1)", ((4, 30, 16, 20), (30, 30, 3, 3)))
+    task = make_task(operator.source("float32"))
+    found = judges[Target.TRN2].compile(Kernel.from_text(write_kernel(task, Target.TRN2)), task.dev)
+    assert found.program is not None
+    signatures = found.program.signatures
+    moves = [s for s in signatures if s.op == "dma_copy" and s.get("src").memory is Memory.SBUF]
+    starts = [s.get("src").pattern.partition for s in moves]
+    assert {start[0] for start in starts if start is not None} == {0, 32, 64, 96}
+
+
+def test_windows_side_by_side_are_reduced_at_once(
+    make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    operator = Operator("windows", "F.avg_pool2d(x, (2, 3))", ((2, 30, 9, 11),))
+    task = make_task(operator.source("float32"))
+    found = judges[Target.TRN2].compile(Kernel.from_text(write_kernel(task, Target.TRN2)), task.dev)
+    assert found.program is not None
+    ops = [found.program.signatures[node.signature].op for node in found.program.instructions()]
+    assert ops.count("tensor_reduce") == 1
+
+
+def test_lines_that_are_pooled_with_a_border_are_loaded_in_one_run(
+    make_task: MakeTask, judges: dict[Target, Judge]
+) -> None:
+    operator = Operator("border", "F.max_pool2d(x, 3, 2, 1)", ((2, 60, 12, 80),))
+    task = make_task(operator.source("bfloat16"))
+    found = judges[Target.TRN2].compile(Kernel.from_text(write_kernel(task, Target.TRN2)), task.dev)
+    assert found.program is not None
+    signatures = [found.program.signatures[n.signature] for n in found.program.instructions()]
+    load = next(s.get("dst") for s in signatures if s.op == "dma_copy")
+    assert contiguous_elems(load) == load.pattern.free_elems

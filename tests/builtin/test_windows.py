@@ -114,6 +114,41 @@ CONVOLUTIONS = (
         "F.conv1d(x.transpose(1, 2), y, padding=1).transpose(1, 2)",
         ((2, 30, 5), (7, 5, 3)),
     ),
+    Operator(
+        "depthwise conv of few channels, strided",
+        "F.conv2d(x, y, z, stride=2, padding=(2, 1), groups=37) * 2",
+        ((5, 37, 9, 11), (37, 1, 5, 3), (37,)),
+    ),
+    Operator(
+        "depthwise conv, shift and skip",
+        "F.silu(F.conv2d(x, y, padding=2, dilation=2, groups=5) + z[:, :, None, None]) + x",
+        (*IMAGES, (5, 1, 3, 3), (2, 5)),
+    ),
+    Operator(
+        "depthwise conv whose lanes come again",
+        "torch.tanh(F.conv1d(x, y, z, padding=3, groups=96))",
+        ((9, 96, 20), (96, 1, 6), (96,)),
+    ),
+    Operator(
+        "depthwise conv of wide lines",
+        "F.conv2d(x, y, padding=(0, 1), groups=3)",
+        ((2, 3, 4, 1030), (3, 1, 2, 3)),
+    ),
+    Operator(
+        "depthwise conv beside an image",
+        "torch.cat([F.conv2d(x, y, padding=1, groups=5), x], 1)",
+        (*IMAGES, (5, 1, 3, 3)),
+    ),
+    Operator(
+        "pointwise conv of few channels and skip",
+        "F.relu(F.conv2d(x, y, z) + x)",
+        ((2, 30, 9, 11), (30, 30, 1, 1), (30,)),
+    ),
+    Operator(
+        "strided conv of few channels, scaled in each image",
+        "torch.tanh(F.conv2d(x, y, stride=2, padding=1)) * z[:, :, None, None]",
+        ((3, 140, 23, 9), (40, 140, 3, 3), (3, 40)),
+    ),
 )
 POOLS = (
     Operator("max pool", "F.max_pool2d(x, 3, 2, 1)", ((2, 70, 14, 11),)),
@@ -126,6 +161,35 @@ POOLS = (
     Operator("global average", "F.adaptive_avg_pool2d(x, 1)", IMAGES),
     Operator("average of quarters", "F.adaptive_avg_pool2d(x, 2)", ((2, 5, 8, 10),)),
     Operator("doubled pixels", "F.interpolate(x, scale_factor=2) + 1", IMAGES),
+    Operator("max pool of wide lines", "F.max_pool2d(x, 3, 2, 1)", ((2, 70, 7, 60),)),
+    Operator("dilated max pool of wide lines", "F.max_pool2d(x, 3, 1, 1, 2)", ((2, 5, 9, 70),)),
+    Operator("padded average pool of wide lines", "F.avg_pool2d(x, 3, 1, 1)", ((2, 5, 9, 71),)),
+    Operator("max pool of wide volumes", "F.max_pool3d(x, 3, 2, 1)", ((2, 3, 5, 8, 40),)),
+    Operator(
+        "pooled conv",
+        "F.max_pool2d(F.relu(F.conv2d(x, y, z, padding=1)), 2)",
+        (*IMAGES, (70, 5, 3, 3), (70,)),
+    ),
+    Operator(
+        "pooled conv of many channels",
+        "F.avg_pool2d(F.conv2d(x, y, stride=2, padding=2), (3, 2)) + 1",
+        ((2, 130, 23, 19), (140, 130, 5, 3)),
+    ),
+    Operator(
+        "pooled conv of wide lines",
+        "F.max_pool2d(F.conv2d(x, y), (2, 3))",
+        ((1, 3, 8, 1200), (80, 3, 3, 3)),
+    ),
+    Operator(
+        "pooled conv of sequences",
+        "F.avg_pool1d(F.silu(F.conv1d(x, y, padding=1)), 3)",
+        ((2, 5, 1100), (7, 5, 3)),
+    ),
+    Operator(
+        "pooled conv and its input",
+        "F.max_pool2d(F.conv2d(x, y) * z[:, :, None, None], 2).flatten(1)",
+        ((3, 4, 9, 10), (5, 4, 2, 3), (3, 5)),
+    ),
 )
 NORMS = (
     Operator("group norm", "F.group_norm(x, 3, y, z)", ((2, 6, 7, 8), (6,), (6,))),
@@ -165,7 +229,11 @@ TWO_SIZES: tuple[tuple[Operator, Shapes], ...] = (
     (CONVOLUTIONS[2], ((3, 70, 10, 8), (140, 70, 3, 3))),
     (CONVOLUTIONS[9], ((2, 5, 3, 6, 4), (4, 5, 3, 3, 3))),
     (CONVOLUTIONS[14], ((3, 9, 5, 7), (9, 4, 4, 4), (4,))),
+    (CONVOLUTIONS[-7], ((40, 37, 10, 8), (37, 1, 5, 3), (37,))),
     (POOLS[0], ((3, 5, 9, 12),)),
+    (POOLS[10], ((3, 5, 40, 9),)),
+    (CONVOLUTIONS[-2], ((1, 30, 40, 28), (30, 30, 1, 1), (30,))),
+    (POOLS[-4], ((3, 140, 14, 40), (70, 140, 5, 3))),
     (NORMS[0], ((1, 9, 5, 6), (9,), (9,))),
 )
 

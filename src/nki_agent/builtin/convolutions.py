@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from nki_agent.builtin.align import (
     Alignment,
@@ -26,6 +27,7 @@ from nki_agent.builtin.align import (
 from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
+from nki_agent.builtin.depthwise import BANDS_AHEAD, ends_in_clamp, follow_each_other, lay_lanes
 from nki_agent.builtin.graph import PADDED, Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
@@ -42,14 +44,27 @@ from nki_agent.builtin.tile_steps import (
     Tile,
     loaded_dtype,
 )
-from nki_agent.builtin.tilings import PAIR, Layers, Tiling, list_tilings, share_taps, tile_ns
+from nki_agent.builtin.tilings import (
+    PAIR,
+    SPLIT_PASSES,
+    Layers,
+    Tiling,
+    halving_ns,
+    list_tilings,
+    product_ns,
+    share_taps,
+    share_tiles,
+    tile_ns,
+)
 from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine
 
-BAND_SHARE = 0.3
-"""Part of SBUF that the input of one band may take; the next one is loaded beside it."""
+BAND_SHARE = 0.2
+"""Part of SBUF that the input of one band may take; the next ones are loaded beside it."""
+IMAGE_SHARE = 0.3
+"""The same where a band has to be a whole image."""
 POOL_SHARE = 0.45
 """The same for a pool, which keeps nothing else."""
 WEIGHT_SHARE = 0.4
@@ -59,8 +74,9 @@ BAND_MAX = 1024
 
 
 SPLIT_USES_MIN = 8
-"""Products that read a pixel from which on three of its halves are faster than one of four passes.
-"""
+"""Products that read a pixel of an image from which on three of its halves are faster than one."""
+HALVING_MARGIN = 1.5
+"""Products of halves must take so many times what halving takes, which is seldom all hidden."""
 
 
 class WindowPlanner:
@@ -153,6 +169,8 @@ class WindowPlanner:
             mixing=self.node.function,
             is_transposed=window.is_transposed,
         )
+        if layers.mixing == "depthwise" and (found := self._in_lanes(layers, choices)) is not None:
+            return found
         tiling, band = self._tile(layers, choices, copies=1)
         is_split = choices.split_products and self._gains_by_halves(layers, tiling)
         if is_split:
@@ -161,10 +179,9 @@ class WindowPlanner:
             except UnsupportedError:
                 is_split = False  # both halves and the whole take too much room
         # Neighbouring lines are put in order before what follows reads another image.
-        has_images = any(self._place(moving_axes(self._walks(s, a), self.sizes)).kind is Kind.FULL
-                         for s, a in self.operands.items())  # fmt: skip
-        is_ready = not window.is_transposed and (tiling.lines_each == 1 or not has_images)
+        is_ready = not (window.is_transposed or (tiling.lines_each > 1 and self._reads_images()))
         levels, product = self._epilogue(in_psum=is_ready, busy=tile_ns(layers, tiling))
+        tile_pitch = share_tiles(layers) if tiling.lines_each == 1 else 0
         return ConvolutionPlan(
             title=describe(self.captured, self.group.nodes),
             x=self._name(x),
@@ -180,20 +197,79 @@ class WindowPlanner:
             stack=tiling.stack,
             band=band,
             lines_each=tiling.lines_each,
-            pitch=tiling.pitch,
+            pitch=tile_pitch or tiling.pitch,
+            tiles_each=self.chip.partitions // tile_pitch if tile_pitch else 1,
             tensor_taps=share_taps(layers),
             product=product,
             levels=levels,
             is_split=is_split,
         )
 
+    def _reads_images(self) -> bool:
+        """Whether what follows the sum reads values of single pixels."""
+        walks = (self._walks(source, axes) for source, axes in self.operands.items())
+        return any(self._place(moving_axes(w, self.sizes)).kind is Kind.FULL for w in walks)
+
+    def _in_lanes(self, layers: Layers, choices: Choices) -> ConvolutionPlan | None:
+        """A depthwise sum with its images one after the other; None where they cannot lie so.
+
+        Raises:
+            UnsupportedError: lines that do not fit SBUF.
+        """
+        x, weight = self.node.inputs
+        spans, ones = layers.spans, (1,) * len(layers.spans)
+        levels, product = self._epilogue(
+            in_psum=True, busy=tile_ns(layers, Tiling(lines_each=1, spans=spans, stack=ones))
+        )
+        plan = ConvolutionPlan(
+            title=describe(self.captured, self.group.nodes),
+            x=self._name(x),
+            weight=self._name(weight),
+            dtype=layers.dtype,
+            mixing=layers.mixing,
+            is_transposed=False,
+            images=layers.images,
+            channels_in=self._size(x, 1),
+            channels_out=self._size(self.node.id, 1),
+            groups=self._size(x, 1),
+            spans=spans,
+            stack=ones,
+            band=1,
+            lines_each=1,
+            pitch=0,
+            tensor_taps=1,
+            product=product,
+            levels=levels,
+        )
+        if not follow_each_other(plan):
+            return None
+        is_split = choices.split_products and layers.dtype is DType.FLOAT32
+        is_split = is_split and not ends_in_clamp(self.graph, self.node.id)
+        room = self.chip.sbuf_usable_partition_bytes * BAND_SHARE * choices.sbuf_share
+        for copies in (PAIR, 1) if is_split else (1,):
+            try:
+                # Of halves there is one band more at a time.
+                each = room if copies == 1 else room / copies * PAIR / (1 + BANDS_AHEAD)
+                band = self._band(spans, ones, int(each), layers.dtype)
+            except UnsupportedError:
+                if copies == 1:
+                    raise
+                continue
+            bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
+            beside = Estimate(self.chip, bank, len(self.sizes)).loads(levels[-1])
+            made = replace(plan, band=band, is_split=copies > 1)
+            return lay_lanes(made, beside=beside, chip=self.chip)
+        return None
+
     def _gains_by_halves(self, layers: Layers, tiling: Tiling) -> bool:
-        """Whether products read each pixel so often that to halve it costs less than it saves."""
+        """Whether products of halves take longer than other engines need to halve the input."""
         if layers.dtype is not DType.FLOAT32 or layers.mixing == "depthwise":
             return False
         blocks = -(-max(layers.channels_out) // self.chip.partitions)
-        is_plain = not layers.is_transposed and tiling.lines_each == 1
-        return is_plain and tiling.steps * blocks >= SPLIT_USES_MIN
+        if not layers.is_transposed and len(layers.spans) <= PAIR:
+            return tiling.lines_each == 1 and tiling.steps * blocks >= SPLIT_USES_MIN
+        times = SPLIT_PASSES * product_ns(layers, tiling)
+        return HALVING_MARGIN * halving_ns(layers, tiling) <= times
 
     def _tile(self, layers: Layers, choices: Choices, *, copies: int) -> tuple[Tiling, int]:
         """The best tiling that fits SBUF, and the lines of a band, which is there so many times.
@@ -204,9 +280,9 @@ class WindowPlanner:
         fault: UnsupportedError | None = None
         is_deep = layers.mixing != "depthwise"
         blocks = -(-max(layers.channels_in) // self.chip.partitions) if is_deep else 1
-        share = BAND_SHARE * choices.sbuf_share / copies
-        room = int(self.chip.sbuf_usable_partition_bytes * share)
+        whole = self.chip.sbuf_usable_partition_bytes * choices.sbuf_share / copies
         for tiling in choices.first(list_tilings(layers)):
+            room = int(whole * (BAND_SHARE if tiling.lines_each == 1 else IMAGE_SHARE))
             planes = 1
             if len(layers.spans) > PAIR:
                 planes = layers.spans[0].kernel // tiling.stack[0]
@@ -404,5 +480,9 @@ def require_covered(span: Span, window: Window, origin: str) -> None:
                 raise UnsupportedError(origin, f"column {column} of its result reads nothing")
 
 
-RESERVED = ("bands", "weights", "steps", "rows", "cols", "lines", "width", "window")
+RESERVED = (
+    *("bands", "weights", "steps", "rows", "cols", "lines", "width", "window"),
+    *("band", "halves", "columns", "diagonals", "tiles", "group", "total", "part"),
+    *("windows", "high", "wide"),
+)
 """Names of the code around the tiles."""

@@ -272,6 +272,34 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """A depthwise sum with the channels of all images one after the other on the partitions."""
+
+    first_tap: int
+    """The first of the taps of the Tensor Engine, which follow each other."""
+    lead_tap: int
+    """The one of them that comes first: it reaches every column, if one does."""
+    group: int
+    """Tiles whose sums are made by turns, so that none waits for its own last step."""
+    is_kept: bool
+    """Whether weights stay in SBUF for the next lanes of the same channels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooling:
+    """A pool of windows side by side that a convolution's tiles go through."""
+
+    function: str
+    kernel: tuple[int, int]
+    """Lines and columns of a window."""
+    source: Tile
+    """What is pooled."""
+    product: Tile
+    steps: tuple[Step, ...]
+    """What follows, for a tile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionPlan:
     """y[image, out] = sum of weight[out, in, tap] x[image, in, moved by the tap].
 
@@ -307,6 +335,11 @@ class ConvolutionPlan:
     """What follows: for a block of output channels, for it in each image, and for a tile."""
     is_split: bool = False
     """Whether each float32 operand is a sum of two bfloat16 numbers."""
+    lanes: Lanes | None = None
+    """Where there are such, images are no loop."""
+    pool: Pooling | None = None
+    tiles_each: int = 1
+    """Tiles of pixels of few channels that share a PSUM tile, `pitch` partitions apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

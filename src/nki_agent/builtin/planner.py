@@ -29,6 +29,7 @@ from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.patches import patches_as_rows
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
+from nki_agent.builtin.pooling import join_pools
 from nki_agent.builtin.product_rows import ProductRowsPlanner, find_tails, with_tail
 from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
@@ -115,6 +116,9 @@ def _plan_groups(
     taken = {*result_names, *(a.name for a in arguments)}
     new = {name: make_name(f"new_{name}", taken) for name in given.updates}
 
+    loops = _loops(captured, groups)
+    gone: list[str] = []
+
     def plan_stages() -> tuple[dict[int, Stored], list[Stage]]:
         final = (*result_names, *new.values())
         named = {node: None for node in outputs if node not in relaid.values()}
@@ -123,11 +127,11 @@ def _plan_groups(
             names |= _shortened(captured.graph, names, final)
         names |= _relaid(captured, names, relaid)
         names |= _regions(captured, names)
-        return names, [
-            _plan_stage(captured, group, names, outputs, chip, choices) for group in groups
-        ]
+        planned = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
+        if not loops:
+            planned, gone[:] = join_pools(planned, kept=final, chip=chip)
+        return names, planned
 
-    loops = _loops(captured, groups)
     names, stages = plan_stages()
     if inside := [] if loops else find_in_place(stages, new):
         new |= {name: name for name in inside}
@@ -138,7 +142,7 @@ def _plan_groups(
         buffers=tuple(
             replace(b, is_result=b.name in result_names)
             for b in _buffers(captured, groups, names, relaid)
-            if b.name not in own
+            if b.name not in {*own, *gone}
         ),
         results=result_names,
         updates=tuple((name, made) for name, made in new.items() if name != made),

@@ -69,16 +69,21 @@ class BandPrinter:
                 loops += 1
         self._load_copy(body, step)
         body.depth -= loops
-        if self.plan.is_split:
-            body.add(
-                f"halves = nl.ndarray(({parts}, 2, {count}, {width}), dtype=nl.bfloat16,"
-                " buffer=nl.sbuf)"
-            )
-            body.add("split(halves, band)")
-        body.add(f"return {'halves' if self.plan.is_split else 'band'}")
+        self._return_band(body, f"{count}, {width}", parts=parts)
         given = [image, *(["plane"] if self.has_planes else []), "r0", "lines"]
         given += ["out_width"] if self.stack[COLUMNS] > 1 else []
         self._define("load_band", given, body)
+
+    def _return_band(self, body: Source, shape: str, *, parts: str) -> None:
+        """The band, as a sum of two bfloat16 numbers where products take halves."""
+        if self.plan.is_split:
+            body.add(
+                f"halves = nl.ndarray(({parts}, 2, {shape}), dtype=nl.bfloat16, buffer=nl.sbuf)"
+            )
+            body.add("split(halves, band)")
+        # The Vector Engine multiplies whole numbers.
+        both = "band, halves" if self.plan.lanes is not None else "halves"
+        body.add(f"return {both if self.plan.is_split else 'band'}")
 
     def _load_copy(self, body: Source, step: int) -> None:
         """One copy of the input, moved by its tap, onto its partitions."""
@@ -108,10 +113,15 @@ class BandPrinter:
         if self.has_planes and not is_inside(self.spans[PLANES]):
             body.depth -= 1
 
+    def _idle(self) -> str:
+        """The engine that makes zeros: where GpSimd halves bands, their loads would wait for it."""
+        halves = self.plan.is_split and self.plan.lanes is None
+        return f", engine=nisa.engine.{'vector' if halves else 'gpsimd'}"
+
     def _zero(self, body: Source, step: int) -> None:
         """Zeros where a copy has nothing to load."""
         planes, lines, columns = self.spans
-        zero_all = "nisa.memset(dst=band, value=0.0, engine=nisa.engine.gpsimd)"
+        zero_all = f"nisa.memset(dst=band, value=0.0{self._idle()})"
         if self.stack[COLUMNS] > 1 and not is_inside(columns):
             body.add(zero_all)
             return
@@ -134,6 +144,6 @@ class BandPrinter:
         body.add(f"above, _ = inside(top, {step}, {count}, {height})")
         body.add(f"_, below = inside({last}, {step}, {count}, {height})")
         with body.block("if above > 0:"):
-            body.add("nisa.memset(dst=band[:, :above, :], value=0.0, engine=nisa.engine.gpsimd)")
+            body.add(f"nisa.memset(dst=band[:, :above, :], value=0.0{self._idle()})")
         with body.block(f"if below < {count}:"):
-            body.add("nisa.memset(dst=band[:, below:, :], value=0.0, engine=nisa.engine.gpsimd)")
+            body.add(f"nisa.memset(dst=band[:, below:, :], value=0.0{self._idle()})")

@@ -6,6 +6,7 @@ a border; lines outside are zero in the band.
 
 from __future__ import annotations
 
+from nki_agent.builtin.depthwise import BANDS_AHEAD
 from nki_agent.builtin.plan import ConvolutionPlan
 from nki_agent.builtin.print_bands import BandPrinter
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, tile_of
@@ -48,12 +49,16 @@ class ConvolutionPrinter(BandPrinter):
     # -- names ------------------------------------------------------------------------------------
     def _name_parts(self) -> dict[Access, str]:
         names: dict[Access, str] = {}
-        for step in self.plan.levels[-1]:
+        for step in self._tile_steps():
             if isinstance(step, Load | Store) and step.access not in names:
                 count = sum(n.startswith(f"{step.access.tensor}_part") for n in names.values())
                 suffix = f"_{count + 1}" if count else ""
                 names[step.access] = f"{step.access.tensor}_part{suffix}"
         return names
+
+    def _tile_steps(self) -> tuple[Step, ...]:
+        """All that follows the sum of a tile."""
+        return self.plan.levels[-1]
 
     def _fields(self) -> list[str]:
         """What tells the steps of the sum apart."""
@@ -92,11 +97,17 @@ class ConvolutionPrinter(BandPrinter):
         self._define_convolve()
         self._sizes()
         self._list_steps()
+        if self.plan.is_split:
+            self.source.note("Two bands are loaded and halved before the sums of one.")
+            self.source.add("ready = []")
         if self.plan.mixing == "grouped":
             with self.source.block("for g in range(num_groups):"):
                 self._group()
         else:
             self._group()
+        if self.plan.is_split:
+            with self.source.block("for each in ready:"):
+                self.source.add(f"{self.prefix}convolve(*each)")
 
     def _sizes(self) -> None:
         plan, add, scope = self.plan, self.source.add, self.scope
@@ -117,7 +128,7 @@ class ConvolutionPrinter(BandPrinter):
                 scope.names.setdefault(name, size)
         if len(plan.spans) == 1:
             add("out_lines = 1")
-        add(f"num_pixels = {'out_planes * ' if self.has_planes else ''}out_lines * out_width")
+        add(f"num_pixels = {self._pixels_text()}")
         if plan.mixing == "grouped":
             add(f"num_groups = {scope.from_shapes(plan.groups)}")
             add("group_in, group_out = num_in // num_groups, num_out // num_groups")
@@ -129,7 +140,7 @@ class ConvolutionPrinter(BandPrinter):
             Axis(name="num_pixels", size=self._num_pixels()),
         ]
         self.regions = Regions(self.source, scope, axes)
-        for steps in plan.levels:
+        for steps in (*plan.levels[:-1], self._tile_steps()):
             for step in steps:
                 if isinstance(step, Load | Store):
                     self.regions.prepare(layout_of(step.access))
@@ -145,9 +156,12 @@ class ConvolutionPrinter(BandPrinter):
         return {"dense": "num_in", "grouped": "group_in", "depthwise": "1"}[self.plan.mixing]
 
     def _result(self) -> str:
-        return next(
-            s.access.tensor for steps in self.plan.levels for s in steps if isinstance(s, Store)
-        )
+        levels = (*self.plan.levels[:-1], self._tile_steps())
+        return next(s.access.tensor for steps in levels for s in steps if isinstance(s, Store))
+
+    def _pixels_text(self) -> str:
+        """How many pixels are stored of each image."""
+        return f"{'out_planes * ' if self.has_planes else ''}out_lines * out_width"
 
     def _num_pixels(self) -> Size:
         total = [1] * len(self.plan.images)
@@ -317,7 +331,12 @@ class ConvolutionPrinter(BandPrinter):
         kept = [*self._kept(0), *self._kept(1)]
         given = [*parts, *kept, *factors, "bands", "weights", *self._more_operands(), "steps"]
         given += [*self._given_depth(), lines, "out_width", *self._after_lines()]
-        self.source.add(f"{self.prefix}convolve({', '.join(given)})")
+        if not self.plan.is_split:
+            self.source.add(f"{self.prefix}convolve({', '.join(given)})")
+            return
+        self.source.add(f"ready.append(({', '.join(given)}))")
+        with self.source.block(f"if len(ready) > {BANDS_AHEAD}:"):
+            self.source.add(f"{self.prefix}convolve(*ready.pop(0))")
 
     def _part_window(self, first: str, lines: str) -> Window:
         """The pixels of one band of one image."""
@@ -382,12 +401,12 @@ class ConvolutionPrinter(BandPrinter):
             return f"leave_split(dst=weights[:size, :, s, {rows}], src=turned)"
         return f"nisa.tensor_copy(dst=weights[:size, s, {rows}], src=turned)"
 
-    def _weight_taps(self) -> str:
+    def _weight_taps(self, rows: str = "rows") -> str:
         """The weights of one step: rows of output channels, taps and input channels along them."""
         lines, columns = self.spans[LINES].kernel, self.spans[COLUMNS].kernel
         if self.taps == 1:
             return "tile[:, c0 : c0 + channels]"
-        pattern = [f"[{scaled('depth', self.taps)}, rows]"]
+        pattern = [f"[{scaled('depth', self.taps)}, {rows}]"]
         if self.stack[PLANES] > 1:
             pattern.append(f"[{lines * columns}, {self.stack[PLANES]}]")
         if self.stack[LINES] > 1:
@@ -484,15 +503,19 @@ class ConvolutionPrinter(BandPrinter):
     def _add_step(self, body: Source, part: str, own: str) -> None:
         """What a step adds to its part of the sum."""
         if not self.plan.is_split:
-            body.add(f"nisa.nc_matmul(dst={part}, stationary=weights[:size, s, :], moving={own})")
+            body.add(f"nisa.nc_matmul(dst={part}, stationary={self._operand()}, moving={own})")
             return
         body.note("The product of both second parts is too small to count.")
         moving = own.replace("band[:size, ", "band[:size, x_half, ")
         with body.block("for x_half, w_half in ((0, 0), (0, 1), (1, 0)):"):
             body.add(
-                f"nisa.nc_matmul(dst={part}, stationary=weights[:size, w_half, s, :],"
+                f"nisa.nc_matmul(dst={part}, stationary={self._operand('w_half, ')},"
                 f" moving={moving})"
             )
+
+    def _operand(self, half: str = "") -> str:
+        """The weights of a step."""
+        return f"weights[:size, {half}s, :]"
 
     def _step_in_part(self, step: Step, printer: StepPrinter) -> None:
         if not isinstance(step, Load | Store):

@@ -12,7 +12,14 @@ from nki_agent.builtin.print_steps import StepPrinter, layout_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Load, Size, Store
-from nki_agent.builtin.window_text import plus, scaled, takes_pairs
+from nki_agent.builtin.window_text import (
+    plus,
+    reducer,
+    scaled,
+    takes_pairs,
+    takes_whole_lines,
+    takes_windows,
+)
 
 NAMES = ("planes", "lines", "columns")
 NEUTRAL = {"maximum": 'float("-inf")', "minimum": 'float("inf")', "add": "0.0", "multiply": "1.0"}
@@ -79,6 +86,8 @@ class PoolPrinter:
             for name, span in zip(others, plan.spans[1:], strict=True)
         ]
         sizes = [f"all_{name}" for name in self.names]
+        if takes_whole_lines(plan):
+            reaches[-1] = "num_columns"
         for size, reach in zip(sizes, reaches, strict=True):
             add(f"{size} = {reach}")
         shape = ", ".join(sizes)
@@ -113,6 +122,10 @@ class PoolPrinter:
             begin = plus(scaled(start, span.stride), str(-span.before)) if axis == 0 else str(
                 -span.before
             )  # fmt: skip
+            if axis == rank - 1 and takes_whole_lines(self.plan):
+                insides.append(":")
+                sources.append(":")
+                continue
             if not self._is_open(span):
                 insides.append(":")
                 shift = begin if is_first else "0"
@@ -140,6 +153,16 @@ class PoolPrinter:
         pairs = zip(span.num_in, span.num_out, strict=True)
         return span.before > 0 or any((o - 1) * span.stride + reach >= n for n, o in pairs)
 
+    def _reduce_windows(self) -> None:
+        """Lines and columns at once."""
+        planes, (lines, columns) = self.plan.spans[:-2], self.plan.spans[-2:]
+        sizes = [f"all_{name}" for name in self.names]
+        shape = ["rows", sizes[0] if planes else "1", *sizes[-2:]]
+        self.source.add(
+            f"pooled = pool_windows(tile.reshape(({', '.join(shape)})), high={lines.kernel},"
+            f" wide={columns.kernel}, op=nl.{self.plan.function}, dtype={self.dtype})"
+        )
+
     def _reduce(self, count: str) -> None:
         """One axis after the other: the last one first, or last where runs of it go faster."""
         add, plan, rank = self.source.add, self.plan, len(self.names)
@@ -147,6 +170,12 @@ class PoolPrinter:
         has_pairs = takes_pairs(plan)
         axes = range(rank) if has_pairs else range(rank - 1, -1, -1)
         done: dict[int, str] = {}
+        if takes_windows(plan):
+            tile = "pooled"
+            self._reduce_windows()
+            axes = range(rank - 3, -1, -1)
+            done = {axis: count if axis == 0 else f"out_{self.names[axis]}"
+                    for axis in (rank - 2, rank - 1)}  # fmt: skip
         for axis in axes:
             span, name = plan.spans[axis], self.names[axis]
             result = count if axis == 0 else f"out_{name}"
@@ -164,8 +193,14 @@ class PoolPrinter:
             ]
             if span.dilation != 1:
                 options.append(f"dilation={span.dilation}")
-            is_paired = has_pairs and axis < rank - 1 and span.kernel > 1
-            function = "pool_pairs" if is_paired else "pool_axis"
+            function = reducer(plan, axis)
+            if function == "pool_columns":
+                options.insert(2, f"before={span.before}")
+                shape = ["rows", " * ".join(before), sizes[axis]]
+                made = f"{tile}.reshape(({', '.join(shape)})), {', '.join(options)}"
+                add(f"pooled = pool_columns({made})")
+                tile, done[axis] = "pooled", result
+                continue
             add(f"pooled = {function}({tile}.reshape(({', '.join(shape)})), {', '.join(options)})")
             tile, done[axis] = "pooled", result
         if tile == "tile":

@@ -39,6 +39,8 @@ class SharedLinesPrinter(ConvolutionPrinter):
         self.source.add(f"line_groups = (out_lines + {self.each - 1}) // {self.each}")
 
     def _image(self) -> None:
+        if self.plan.product.in_psum:
+            self.source.add(f"turn = {'i + z' if self.has_planes else 'i'}")
         self._band("0", "line_groups")
 
     def _channels(self) -> str:
@@ -69,7 +71,7 @@ class SharedLinesPrinter(ConvolutionPrinter):
         return Window(start="z * out_lines * out_width", count="out_lines * out_width")
 
     def _after_lines(self) -> list[str]:
-        return ["out_lines", "outs"]
+        return ["out_lines", "outs", *(["turn"] if self.plan.product.in_psum else [])]
 
     def _step(self, step: Step, level: int) -> None:
         """What has one value for each channel is loaded once for each line."""
@@ -131,10 +133,14 @@ class SharedLinesPrinter(ConvolutionPrinter):
 
     def _store_in_order(self, step: Store, body: Source) -> None:
         tile = step.src
+        # Of few partitions only as few DMA engines would store.
+        body.note("On other partitions than the tile before: other DMA engines store it.")
+        body.add(f"spot = (turn * num_tiles + q0 // tile_lines) % {self.each} * {self.pitch}")
         body.add(
-            f"{tile.name}_lines = nl.ndarray((outs, num_lines * width),"
+            f"{tile.name}_all = nl.ndarray(({self.each * self.pitch}, num_lines * width),"
             f" dtype=nl.{tile.dtype.value}, buffer=nl.sbuf)"
         )
+        body.add(f"{tile.name}_lines = {tile.name}_all[spot : spot + outs]")
         shaped = f"{tile.name}.reshape((rows, count, width))"
         self._put_in_order(body, f"{tile.name}_lines", shaped)
         part = f"{self.parts[step.access]}[:, n0 : n0 + num_lines * width]"

@@ -6,11 +6,13 @@ a + before - k * dilation is s * shift; columns are alike. Phases are put togeth
 
 from __future__ import annotations
 
+import contextlib
+
 from nki_agent.builtin.plan import Span
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_steps import StepPrinter
 from nki_agent.builtin.text import PartScope, Source
-from nki_agent.builtin.window_text import COLUMNS, LINES, plus
+from nki_agent.builtin.window_text import COLUMNS, LINES, divided, plus
 
 
 def taps_of_phases(span: Span) -> list[list[tuple[int, int]]]:
@@ -71,7 +73,7 @@ class TransposedPrinter(ConvolutionPrinter):
         return f"weights = {self.prefix}load_weights({rows}, line_taps)"
 
     def _rows(self) -> str:
-        return f"weights.shape[3] // {self.spans[COLUMNS].kernel}"
+        return f"weights.shape[{3 + self.plan.is_split}] // {self.spans[COLUMNS].kernel}"
 
     def _given_depth(self) -> list[str]:
         return ["num_in"]
@@ -83,9 +85,11 @@ class TransposedPrinter(ConvolutionPrinter):
         add('"""Weights [in, out, taps] as [in of all taps, block of in, operand, column, out]."""')
         add("depth, rows, taps = weight.shape")
         add("blocks = (depth + PARTITIONS - 1) // PARTITIONS")
+        is_split = self.plan.is_split
+        halves, dtype = ("2, ", "nl.bfloat16") if is_split else ("", "weight.dtype")
         add(
-            f"weights = nl.ndarray((PARTITIONS, blocks, len(line_taps), {wide} * rows),"
-            " dtype=weight.dtype, buffer=nl.sbuf)"
+            f"weights = nl.ndarray((PARTITIONS, {halves}blocks, len(line_taps), {wide} * rows),"
+            f" dtype={dtype}, buffer=nl.sbuf)"
         )
         with body.block("for c0 in range(0, depth, PARTITIONS):"):
             add("channels = min(PARTITIONS, depth - c0)")
@@ -94,13 +98,20 @@ class TransposedPrinter(ConvolutionPrinter):
             body.note("Taps apart, so that each is one run of output channels.")
             add("apart = nl.ndarray((channels, taps, rows), dtype=weight.dtype, buffer=nl.sbuf)")
             add("nisa.tensor_copy(dst=apart, src=tile.permute((0, 2, 1)))")
+            if is_split:
+                add(
+                    "halves = nl.ndarray((channels, 2, taps, rows), dtype=nl.bfloat16,"
+                    " buffer=nl.sbuf)"
+                )
+                add("split(halves, apart)")
             per_operand = body.block("for g in range(len(line_taps)):")
             with per_operand, body.block("for f in range(len(line_taps[g])):"):
                 add(f"first = line_taps[g][f] * {wide}")
+                half, source = (":, ", "halves[:, :, ") if is_split else ("", "apart[:, ")
                 add(
                     "nisa.dma_copy("
-                    "dst=weights[f * channels : (f + 1) * channels, c0 // PARTITIONS, g, :],"
-                    f" src=apart[:, first : first + {wide}, :])"
+                    f"dst=weights[f * channels : (f + 1) * channels, {half}c0 // PARTITIONS, g, :],"
+                    f" src={source}first : first + {wide}, :])"
                 )
         add("return weights")
         self._define("load_weights", ["weight", "line_taps"], body)
@@ -135,7 +146,7 @@ class TransposedPrinter(ConvolutionPrinter):
                 body.add(
                     "load_moved(band[f * channels : (f + 1) * channels], image, top + f, 0, 1)"
                 )
-        body.add("return band")
+        self._return_band(body, f"{count}, image.shape[2]", parts=parts)
         self._define("load_band", ["image", "r0", "lines"], body)
 
     def _define_convolve(self) -> None:
@@ -184,21 +195,22 @@ class TransposedPrinter(ConvolutionPrinter):
             add("c0, operand, count, row, j, column = steps[s]")
             add("size = count * min(PARTITIONS, depth - c0)")
             add("band = bands[c0 // PARTITIONS]")
-            add("begin, end = inside(left + column, 1, across, band.shape[2])")
+            width = f"band.shape[{2 + self.plan.is_split}]"
+            add(f"begin, end = inside(left + column, 1, across, {width})")
             with body.block("if begin < end:"):
                 add("first = left + column + begin")
-                taps = "weights[:size, c0 // PARTITIONS, operand, j * rows : (j + 1) * rows]"
-                if wide == 1:
-                    taps = "weights[:size, c0 // PARTITIONS, operand, :]"
-                add(
-                    f"nisa.nc_matmul(dst=sums[:, :, begin:end], stationary={taps},"
-                    " moving=band[:size, top + row : top + row + down,"
-                    " first : first + end - begin])"
-                )
+                own = "j * rows : (j + 1) * rows" if wide > 1 else ":"
+                x_half, w_half = ("x_half, ", "w_half, ") if self.plan.is_split else ("", "")
+                loop: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+                if self.plan.is_split:
+                    body.note("The product of both second parts is too small to count.")
+                    loop = body.block("for x_half, w_half in ((0, 0), (0, 1), (1, 0)):")
+                with loop:
+                    add(
+                        "nisa.nc_matmul(dst=sums[:, :, begin:end],"
+                        f" stationary=weights[:size, {w_half}c0 // PARTITIONS, operand, {own}],"
+                        f" moving=band[:size, {x_half}top + row : top + row + down,"
+                        " first : first + end - begin])"
+                    )
         add("nisa.tensor_copy(dst=part, src=sums)")
         self._define("add_up", ["part", "bands", "weights", "steps", "depth", "top", "left"], body)
-
-
-def divided(name: str, divisor: int) -> str:
-    """`name // divisor` as text, without a divisor of 1."""
-    return name if divisor == 1 else f"{name} // {divisor}"

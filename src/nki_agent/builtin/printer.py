@@ -37,10 +37,12 @@ from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_counts import CountPrinter, counts_alone
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
+from nki_agent.builtin.print_lanes import LanesPrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
 from nki_agent.builtin.print_over_rows import OverRowsPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter, takes_runs
 from nki_agent.builtin.print_pool import PoolPrinter
+from nki_agent.builtin.print_pooled import PooledPrinter
 from nki_agent.builtin.print_product_rows import ProductRowsPrinter
 from nki_agent.builtin.print_products import (
     TransposePrinter,
@@ -52,6 +54,7 @@ from nki_agent.builtin.print_resident import ResidentPrinter, resident_helpers
 from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_rows_helpers
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
+from nki_agent.builtin.print_shared_tiles import SharedTilesPrinter
 from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
 from nki_agent.builtin.print_small_attention import (
     SmallAttentionPrinter,
@@ -304,12 +307,16 @@ def _transpose_printer(plan: TransposePlan) -> type[TransposePrinter]:
     return TransposePrinter if plan.rows_each is None else ShortTransposePrinter
 
 
-def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter]:
+def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter] | type[LanesPrinter]:
     """How its sum is made."""
     if plan.is_transposed:
         return TransposedPrinter
     if plan.mixing == "depthwise":
-        return DepthwisePrinter
+        return DepthwisePrinter if plan.lanes is None else LanesPrinter
+    if plan.pool is not None:
+        return PooledPrinter
+    if plan.tiles_each > 1:
+        return SharedTilesPrinter
     return SharedLinesPrinter if plan.lines_each > 1 else ConvolutionPrinter
 
 

@@ -90,6 +90,8 @@ def stage_writes(stage: Stage) -> list[str]:
             tail = stage.tail if isinstance(stage, MatmulPlan) else None
             levels = [*stage.levels, *(() if tail is None else tail.levels)]
             steps = [step for level in levels for step in level]
+            pool = stage.pool if isinstance(stage, ConvolutionPlan) else None
+            steps += [] if pool is None else pool.steps
             found = [s.access.tensor for s in steps if isinstance(s, Store)]
         case ReorderPlan():
             found = [stage.target]

@@ -19,6 +19,8 @@ from nki_agent.isa.enums import Engine
 
 PAIR = 2
 QUARTERS = 4
+SPLIT_PASSES = 3
+"""Products of halves that make one of float32 operands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +85,25 @@ def _pitch(layers: Layers) -> int:
 
     Engines read from multiples of a quarter of the partitions, and of a half if it is more.
     """
-    if layers.mixing != "dense" or len(layers.spans) < PAIR:
+    if len(layers.spans) < PAIR:
         return 0
-    lines, columns = layers.spans[-PAIR:]
+    lines = layers.spans[-PAIR]
+    is_plain = lines.stride == lines.dilation == 1 < lines.kernel
+    return _narrow_pitch(layers) if is_plain else 0
+
+
+def share_tiles(layers: Layers) -> int:
+    """Where on the partitions a tile may begin that shares a PSUM tile; 0 if none may."""
+    is_image = len(layers.spans) == PAIR and not layers.is_transposed
+    has_lines = is_image and max(layers.spans[0].num_out) > 1
+    return _narrow_pitch(layers) if has_lines else 0
+
+
+def _narrow_pitch(layers: Layers) -> int:
+    """The part of the partitions that all output channels fit into; 0 for many channels."""
+    columns = layers.spans[-1]
     bank = layers.chip.psum_bank_bytes // DType.FLOAT32.itemsize
-    if not lines.stride == lines.dilation == 1 < lines.kernel or max(columns.num_out) > bank:
+    if layers.mixing != "dense" or max(columns.num_out) > bank:
         return 0
     parts = (layers.chip.partitions // QUARTERS, layers.chip.partitions // PAIR)
     return next((n for n in parts if max(layers.channels_out) <= n), 0)
@@ -137,6 +153,28 @@ def tile_ns(layers: Layers, tiling: Tiling) -> dict[Engine, float]:
         return {Engine.TENSOR: tiling.steps * product_ns}
     taps = share_taps(layers)
     return {Engine.TENSOR: taps * product_ns, Engine.VECTOR: (tiling.steps - taps) * pass_ns}
+
+
+def product_ns(layers: Layers, tiling: Tiling) -> float:
+    """One pass of all products that read one line of the input, or share one of the result."""
+    chip = layers.chip
+    outs = -(-max(layers.channels_out) // chip.partitions)
+    columns = max(tiling.spans[-1].num_out)
+    if layers.is_transposed:
+        # Each input line and column is read in every phase.
+        columns = max(tiling.spans[-1].num_in)
+    return tiling.steps * outs * columns / chip.tensor_clock_ghz
+
+
+def halving_ns(layers: Layers, tiling: Tiling) -> float:
+    """Time to halve the input of as many products, on the slower of the two engines that do it."""
+    lines = 1
+    if len(tiling.spans) >= PAIR and not layers.is_transposed:
+        span = tiling.spans[-PAIR]
+        lines = 1 if tiling.stack[-PAIR] == span.kernel else span.stride
+    columns = max(tiling.spans[-1].num_in if tiling.stack[-1] == 1 else tiling.spans[-1].num_out)
+    # Rounded to the first half, which is then subtracted: two operands from SBUF.
+    return lines * columns * PAIR / layers.chip.gpsimd_clock_ghz
 
 
 def _pass_ns(layers: Layers) -> tuple[float, float]:

@@ -1,0 +1,123 @@
+"""Plans depthwise convolutions whose images follow each other on the partitions.
+
+Law: the channels of one image lie behind those of another, so that all partitions have work
+whatever the number of channels; their weights come again after each image. Taps are shared out to
+the Tensor Engine, by diagonal matrices, and the Vector Engine, so that both end together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nki_agent.builtin.graph import PRODUCTS, Graph, Op
+from nki_agent.builtin.plan import ConvolutionPlan, Lanes
+from nki_agent.builtin.tile_steps import Access, Load, Size, Store
+from nki_agent.builtin.tilings import PAIR, QUARTERS, SPLIT_PASSES
+from nki_agent.chip.spec import ChipSpec
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.enums import Engine
+
+CLAMPS = ("maximum", "minimum", "relu")
+KEPT_SHARE = 0.3
+"""Part of SBUF that weights may take which stay there for the next lanes of the same channels."""
+BANDS_AHEAD = 2
+"""Bands of halves that are made before the sums of one: other engines halve them meanwhile."""
+
+
+def lay_lanes(
+    plan: ConvolutionPlan, *, beside: Mapping[Engine, float], chip: ChipSpec
+) -> ConvolutionPlan:
+    """The plan with its images on the partitions; `beside` is what follows a tile's sum, in ns."""
+    taps = math.prod(span.kernel for span in plan.spans)
+    count = _share_taps(plan, taps, beside, chip)
+    columns = plan.spans[-1]
+    lead = min(range(columns.kernel), key=lambda k: abs(k * columns.dilation - columns.before))
+    stores = [s.src for s in plan.levels[-1] if isinstance(s, Store)]
+    is_short = all(tile.dtype.itemsize <= DType.BFLOAT16.itemsize for tile in stores)
+    return replace(
+        plan,
+        tensor_taps=count,
+        lanes=Lanes(
+            first_tap=max(0, lead - count + 1),
+            lead_tap=lead,
+            # What a group stores goes in one transfer.
+            group=QUARTERS if is_short else PAIR,
+            is_kept=not plan.levels[1] and _gains_by_keeping(plan, count, taps, chip),
+        ),
+    )
+
+
+def ends_in_clamp(graph: Graph, node_id: int) -> bool:
+    """Whether a clamp has the last word on a value.
+
+    It leaves rows in which almost nothing is left of sums of the usual size, whose error of halves
+    stays: wrong on a rare draw.
+    """
+    users = graph.users()
+    waiting = [(node_id, False)]
+    seen = set(waiting)
+    while waiting:
+        source, is_clamped = waiting.pop()
+        for reader in users[source]:
+            if reader < 0:
+                if is_clamped:
+                    return True
+                continue
+            node = graph[reader]
+            is_clamp = node.op in (Op.BINARY, Op.UNARY) and node.function in CLAMPS
+            # A product is a sum of many rows again.
+            found = (reader, is_clamp or (is_clamped and node.op not in PRODUCTS))
+            if found not in seen:
+                seen.add(found)
+                waiting.append(found)
+    return False
+
+
+def follow_each_other(plan: ConvolutionPlan) -> bool:
+    """Whether all that is read and written beside the input has its images one after the other."""
+    if len(plan.spans) > PAIR:
+        return False
+    steps = [step for level in plan.levels for step in level]
+    accesses = [step.access for step in steps if isinstance(step, Load | Store)]
+    return all(_follows(access, plan.images, plan.channels_out) for access in accesses)
+
+
+def _follows(access: Access, images: Size, channels: Size) -> bool:
+    image, channel, pixel = access.strides
+    if not any(image):
+        # One for each channel, or one for all.
+        return not any(pixel)
+    found = zip(image, channel, images, channels, strict=True)
+    return any(channel) and all(n == 1 or a == c * b for a, b, n, c in found)
+
+
+def _share_taps(
+    plan: ConvolutionPlan, taps: int, beside: Mapping[Engine, float], chip: ChipSpec
+) -> int:
+    """How many taps the Tensor Engine takes."""
+    columns = chip.psum_bank_bytes // DType.FLOAT32.itemsize
+    passes = chip.matmul_fp32_passes if plan.dtype is DType.FLOAT32 else 1
+    passes = SPLIT_PASSES if plan.is_split else passes
+    product_ns = columns * passes / chip.tensor_clock_ghz
+    pass_ns = columns / chip.vector_clock_ghz
+    spent_ns = beside.get(Engine.VECTOR, 0.0)
+    return min(
+        range(1, taps + 1),
+        key=lambda n: (max(n * product_ns, (taps - n) * pass_ns + spent_ns), n),
+    )
+
+
+def _gains_by_keeping(plan: ConvolutionPlan, count: int, taps: int, chip: ChipSpec) -> bool:
+    """Whether lanes of the same channels come again, and the weights of all of them fit."""
+    phases = [c // math.gcd(c, chip.partitions) for c in plan.channels_out]
+    itemsize = DType.FLOAT32.itemsize if plan.is_split else plan.dtype.itemsize
+    each = count * chip.partitions * itemsize + taps * DType.FLOAT32.itemsize
+    room = int(chip.sbuf_usable_partition_bytes * KEPT_SHARE)
+    sizes: Sequence[tuple[int, int, int]] = list(
+        zip(plan.images, plan.channels_out, phases, strict=True)
+    )
+    tiles = [-(-images * channels // chip.partitions) for images, channels, _ in sizes]
+    comes_again = any(n > phase for n, phase in zip(tiles, phases, strict=True))
+    return comes_again and all(min(n, p) * each <= room for n, p in zip(tiles, phases, strict=True))
