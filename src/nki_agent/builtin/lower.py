@@ -107,9 +107,14 @@ class Lowering(Tiles):
         if place.kind in WIDE and value.kind not in WIDE:
             value = self._widened(value, place)
         if len(value.scalars) >= SCALAR_PAIR:
-            tile = self.apply(value, "scaled")
-            value = Pending(tile, (), value.kind, value.level)
+            value = self._pending(self._apply_once(node, value, "scaled"))
         return Pending(value.tile, (*value.scalars, scalar), place.kind, place.level)
+
+    def _apply_once(self, node: Node, value: Pending, wanted: str) -> Tile:
+        """An operand in a tile, the same for all its readers: two ways round differently."""
+        known = (i for i in node.inputs if i in self._values and self._values[i] == value)
+        source = next(known, None)
+        return self.apply(value, wanted) if source is None else self.settle(source, wanted)
 
     def _widened(self, value: Pending, place: Place) -> Pending:
         """One value for a row, repeated in each of its columns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from nki_agent.builtin.attention import fits
@@ -64,7 +64,9 @@ def plan_kernel(
     outputs = _stored(captured.graph, groups)
     relaid = find_relayouts(captured, groups)
     groups = [group for group in groups if group.nodes[0] not in relaid]
-    taken = {*result_names, *(a.name for a in arguments)}
+    own = {a.name for a in arguments}
+    result_names = _beside(own, result_names)
+    taken = {*result_names, *own}
     new = {name: make_name(f"new_{name}", taken) for name in updates}
 
     def plan_stages() -> tuple[dict[int, Stored], list[Stage]]:
@@ -84,7 +86,6 @@ def plan_kernel(
     if inside := [] if loops else find_in_place(stages, new):
         new |= {name: name for name in inside}
         names, stages = plan_stages()
-    own = {a.name for a in arguments}
     return Plan(
         arguments=arguments,
         buffers=tuple(
@@ -100,6 +101,12 @@ def plan_kernel(
         partitions=chip.partitions,
         bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )
+
+
+def _beside(own: Collection[str], results: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of results apart from those of arguments: a gradient may be called as its weight is."""
+    taken = {*own, *results}
+    return tuple(make_name(f"{n}_result", taken) if n in own else n for n in results)
 
 
 def _leaving(choices: Choices, stages: Sequence[Stage]) -> Leaving:

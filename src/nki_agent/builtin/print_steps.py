@@ -282,7 +282,7 @@ class StepPrinter:
         parts = [
             f"dst={step.dst.name}",
             f"op=nl.{step.function}",
-            f"data={self.ref(step.data, level)}",
+            f"data={self.spread(step.data, step.dst, level)}",
         ]
         if step.sums is not None:
             parts += ["reduce_op=nl.add", f"reduce_res={step.sums.name}"]

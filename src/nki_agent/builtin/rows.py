@@ -536,7 +536,7 @@ class RowsPlanner:
             lowering.emit(place.level, Load(dst=tile, access=access))
         else:
             if part.row not in self._kept_rows:
-                whole = replace(tile, name=lowering.name(f"{name}_rows"), cols=part.width)
+                whole = replace(tile, name=lowering.name(f"{name}_whole"), cols=part.width)
                 self._kept_rows[part.row] = whole
                 lowering.emit(place.level, Load(dst=whole, access=part.row))
             rows = self._kept_rows[part.row]
@@ -561,7 +561,7 @@ class RowsPlanner:
                 lowering.emit(tile.level, store)
             return
         if part.row not in self._kept_rows:
-            whole = replace(tile, name=lowering.name(f"{name}_rows"), cols=part.width)
+            whole = replace(tile, name=lowering.name(f"{name}_whole"), cols=part.width)
             self._kept_rows[part.row] = whole
         rows = self._kept_rows[part.row]
         cut = Cut(dst=tile, src=rows, start=part.start, step=part.step)
