@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from nki_agent.builtin.write import write_kernel
+from nki_agent.chip.spec import Target
 from nki_agent.verify.verdict import Stage, Verdict
 from tests.builtin.conftest import MakeTask
 from tests.builtin.operators import Operator
@@ -27,7 +29,30 @@ MENDED = (
     (Operator("soft threshold of a norm",
               "F.softshrink((F.conv_transpose1d(x, y, stride=2) - z[:, None]) * z[:, None], 0.25)",
               ((2, 15, 75), (15, 6, 2), (6,))), "float32"),
+    # A reduction over the channels of pooled values, which lie in its order already.
+    (Operator("share of the channels",
+              "(lambda p: x * (p / (p.mean(1, keepdim=True) + 1)))(x.square().sum((2, 3), True))",
+              ((3, 9, 11, 7),)), "float32"),
+    (Operator("logsumexp of pooled channels",
+              "torch.logsumexp(x.mean((2, 3), keepdim=True) + y, 1, keepdim=True)",
+              ((4, 32, 9, 8), (32, 1, 1))), "float32"),
+    # A row that is the same for all rows of the result.
+    (Operator("softmax of one row", "x.softmax(-1) + y", ((300,), (150, 300))), "float32"),
+    (Operator("softmax of one short row", "x.softmax(-1) * y + x.amax(-1)",
+              ((30,), (1500, 30))), "float32"),
+    (Operator("mean of one long row", "(x - x.mean(-1)) * y", ((30000,), (150, 30000))),
+     "float32"),
+    # A number for each of some reduced axes beside a reduction over all of them.
+    (Operator("group norm of volumes", "F.group_norm(x + 1, 3, y, z)",
+              ((2, 18, 4, 6, 16), (18,), (18,))), "float32"),
+    (Operator("sum over what is scaled by column", "(x * y).sum((2, 3))",
+              ((3, 14, 15, 10), (10,))), "float32"),
+    # Rows in strips, with a number for each row that several images share.
+    (Operator("long rows of a period",
+              "(lambda h: (h / (1 + h.abs())).mean((2, 3)))(x + torch.tanh(x) * y[:, None, None])",
+              ((4, 8, 120, 120), (8,))), "float32"),
 )  # fmt: skip
+SHARE = Operator("share", "x / x.sum(1, keepdim=True)", ((3, 9, 1, 1),))
 SAME_NAME = """
 import torch
 
@@ -52,3 +77,9 @@ def test_kernel_of_mended_kind_is_right(
 def test_result_may_have_the_name_of_an_argument(make_task: MakeTask, solve: Solve) -> None:
     verdict = solve(make_task(SAME_NAME))
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_share_of_the_channels_is_read_once(make_task: MakeTask) -> None:
+    text = write_kernel(make_task(SHARE.source("float32")), Target.TRN2)
+    assert text.count("for r0 in range") == 1
+    assert "for i in range" not in text

@@ -482,10 +482,6 @@ class Lowering(Tiles):
         result = self.tile(REDUCED_NAMES[node.function], place)
         if node.function == "add" and not self.is_packed and self._sum_on_the_way(value, result):
             return self._pending(result)
-        if value.kind is not Kind.FULL:
-            raise UnsupportedError(
-                node.origin, "a reduction of a value that is the same in every row"
-            )
         data = self._raw(source)
         self.emit(place.level, Reduce(dst=result, op=node.function, data=data))
         return self._pending(result)

@@ -20,6 +20,7 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.in_order import reduce_in_order
 from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.loop_stages import keep_loops, plan_loop
 from nki_agent.builtin.matching import find_attention
@@ -59,7 +60,7 @@ def plan_kernel(
     """
     _require_small(captured.graph)
     captured = patches_as_rows(_without_softmax(captured, chip, choices))
-    captured, chains = turn_chains(captured, chip)
+    captured, chains = turn_chains(reduce_in_order(captured), chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
     outputs = _stored(captured.graph, groups)
     relaid = find_relayouts(captured, groups)

@@ -271,7 +271,7 @@ class StepPrinter:
 
     def _reduction(self, step: Reduce, level: int) -> str:
         negate = ", negate=True" if step.negate else ""
-        axis = 2 if self.is_packed else 1
+        axis = 2 if self.is_packed and level == self.row_level else 1
         return (
             f"nisa.tensor_reduce(dst={step.dst.name}, op=nl.{step.op},"
             f" data={self.ref(step.data, level)}, axis={axis}{negate})"

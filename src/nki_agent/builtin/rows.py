@@ -321,6 +321,7 @@ class RowsPlanner:
             rows_each=None,
             levels=tuple(tuple(steps) for steps in levels),
             passes=passes.count,
+            period=group_size(space.period, space.sizes) if space.period else None,
         )
 
     def _plan_packed(self, space: Space) -> RowsPlan | None:
