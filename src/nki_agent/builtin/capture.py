@@ -105,7 +105,7 @@ def _capture(task: Task, *, keeps_views: bool = False) -> Captured:
     def capture(shapes: ShapeSet) -> Graph:
         own = Agreed(before=agreed.made)
         graph = capture_shapes(shapes, task.form, agreed=own, keeps_views=keeps_views)
-        agreed.made = own.made
+        agreed.made = agreed.made or own.made
         return graph
 
     # The perf shapes come first, so that what is best there is done at all of them.
