@@ -41,6 +41,13 @@ class Source:
                     self.add(f"+ {term}" if number else term)
             self.add(f"){found[3]}")
             return
+        if len(indent) + len(line) > LINE_MAX and (found := _SLICES.match(line)):
+            # Slices of a tensor, one on each line.
+            with self.block(found[1]):
+                for part in found[2].split(", "):
+                    self.add(f"{part},")
+            self.add(found[3])
+            return
         if len(indent) + len(line) > LINE_MAX and (found := _PATTERN.match(line)):
             self.add("pattern=[")
             self.depth += 1
@@ -87,6 +94,7 @@ class Source:
 
 
 _SUM = re.compile(r"^(\w+)=(.+ \+ .+?)(,?)$")
+_SLICES = re.compile(r"^(\w+=\w+\[)([^\[\]]+, [^\[\]]+)(\],?)$")
 _PATTERN = re.compile(r"^pattern=\[\[(.+)\]\](,?)$")
 _CALL = re.compile(r"[\w\]]\(")
 
