@@ -47,6 +47,22 @@ def _loop(step: str, seen: str, shape: tuple[int, ...]) -> str:
     )
 
 
+LONGEST_CHANGES = f"""{HEAD}
+SHAPES = {{"dev": {{"B": 82, "D": 30}}, "odd": {{"B": 20, "D": 74}}, "perf": {{"B": 50, "D": 60}}}}
+INPUTS = {{"kept": "float32[B, 5, D] decay", "added": "float32[B, 5, D]"}}
+OUTPUTS = {{"y": "float32[B, 5, D]"}}
+{LOOP.format(step="kept_now * state + added_now", seen="state")}
+
+def reference(kept, added):
+    return scan(kept, added)
+"""
+
+
+def test_axis_beside_time_is_the_same_at_every_shape_set(make_task: MakeTask, solve: Solve) -> None:
+    verdict = solve(make_task(LONGEST_CHANGES))
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
 @pytest.mark.parametrize("operator", SCANS, ids=lambda o: o.name)
 def test_scan_is_right(operator: Operator, make_task: MakeTask, solve: Solve) -> None:
     verdict = solve(make_task(operator.source("float32")))

@@ -6,7 +6,7 @@ import pytest
 
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.probes import make_probes
-from nki_agent.builtin.sizes import derive_shifted, derive_size
+from nki_agent.builtin.sizes import derive_run, derive_shifted, derive_size
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
 from nki_agent.task.sizes_text import put_sizes
@@ -119,9 +119,89 @@ def test_size_is_an_expression_of_sizes_alone(value: tuple[int, ...], text: str 
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [((6, 11, 18), "(a + 2)"), ((15, 20, 49), "(b // 2)"), ((5, 6, 77), None)]
+    ("value", "text"),
+    [
+        ((6, 11, 18), "(a + 2)"),
+        ((15, 20, 49), "(b // 2)"),
+        ((5, 6, 77), None),
+        # The first and the last of the sizes say no more than the others.
+        ((5, 1, 48), "(c - 2)"),
+    ],
 )
 def test_number_beside_a_size_is_padding_or_a_window(
     value: tuple[int, ...], text: str | None
 ) -> None:
     assert derive_shifted(NAMED, value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ((3 * 840, 8 * 1107, 15 * 79200), "(a - 1) * b * c * d"),
+        ((840, 3321, 79200), "a * b * c * d // a"),
+        ((7, 11, 13), None),
+    ],
+)
+def test_size_is_what_a_run_of_axes_reaches_over(value: tuple[int, ...], text: str | None) -> None:
+    runs = [("b * c * d", (840, 1107, 79200)), ("a * b * c * d", (3360, 29889, 1267200))]
+    assert derive_run(NAMED, runs, value) == text
+
+
+FLIPPED = """
+import torch
+
+SHAPES = {
+    "dev": {"B": 2, "C": 16, "T": 4, "H": 8, "W": 9},
+    "odd": {"B": 3, "C": 4, "T": 7, "H": 5, "W": 6},
+}
+INPUTS = {"x": "float32[B, C, T, H, W]"}
+OUTPUTS = {"y": "float32[B, C, T, H, W]"}
+
+
+def reference(x):
+    return torch.tanh(x.flip(1) + x)
+"""
+IN_TURN = """
+import torch
+from torch import nn
+
+SHAPES = {
+    "dev": {"B": 2, "G": 2, "C": 2, "H": 9, "W": 9},
+    "odd": {"B": 4, "G": 5, "C": 6, "H": 7, "W": 14},
+}
+INPUTS = {"x": "float32[B, G * C, H, W]"}
+OUTPUTS = {"y": "float32[B, C * G, H, W]"}
+
+
+class Model(nn.Module):
+    def __init__(self, G: int) -> None:
+        super().__init__()
+        self.num_groups = G
+
+    def forward(self, x):
+        return torch.sigmoid(x).unflatten(1, (self.num_groups, -1)).transpose(1, 2).flatten(1, 2)
+"""
+OVER_OTHERS = """
+import torch
+
+SHAPES = {
+    "dev": {"B": 3, "C": 9, "T": 5, "H": 5, "W": 6},
+    "odd": {"B": 5, "C": 12, "T": 7, "H": 6, "W": 8},
+}
+INPUTS = {"x": "float32[B, C, T, H, W]"}
+OUTPUTS = {"y": "float32[C]"}
+
+
+def reference(x):
+    return x.exp().mean(dim=(0, 2, 3, 4))
+"""
+
+
+@pytest.mark.parametrize("source", [FLIPPED, IN_TURN, OVER_OTHERS])
+def test_size_of_many_axes_is_said_by_all_of_them(
+    make_task: MakeTask, judges: dict[Target, Judge], source: str
+) -> None:
+    task = make_task(source)
+    text = write_kernel(task, Target.TRN2)
+    verdict = judges[Target.TRN2].judge(Kernel.from_text(text), task, root_seed=1)
+    assert verdict.right, [str(d) for d in verdict.diagnostics]

@@ -29,6 +29,7 @@ from nki_agent.builtin.graph import (
 from nki_agent.builtin.matching import find_folds
 from nki_agent.builtin.probes import make_probes
 from nki_agent.builtin.pruning import prune
+from nki_agent.builtin.rules import Agreed
 from nki_agent.builtin.sinking import find_sinks, sink
 from nki_agent.builtin.softmaxes import join_scores
 from nki_agent.sandbox.task_host import UntrustedReference
@@ -99,10 +100,16 @@ def capture_task(task: Task) -> Captured:
 
 
 def _capture(task: Task, *, keeps_views: bool = False) -> Captured:
-    def capture(shapes: ShapeSet) -> Graph:
-        return capture_shapes(shapes, task.form, keeps_views=keeps_views)
+    agreed = Agreed()
 
-    graphs = [capture(shapes) for shapes in task.shape_sets]
+    def capture(shapes: ShapeSet) -> Graph:
+        own = Agreed(before=agreed.made)
+        graph = capture_shapes(shapes, task.form, agreed=own, keeps_views=keeps_views)
+        agreed.made = agreed.made or own.made
+        return graph
+
+    # The perf shapes come first, so that what is best there is done at all of them.
+    graphs = [capture(shapes) for shapes in reversed(task.shape_sets)][::-1]
     captured = make_captured(graphs)
     shape_sets = list(task.shape_sets)
     for probe in make_probes(task):
@@ -117,14 +124,18 @@ def _capture(task: Task, *, keeps_views: bool = False) -> Captured:
     return replace(captured, shape_sets=tuple(shape_sets))
 
 
-def capture_shapes(shapes: ShapeSet, form: Form, *, keeps_views: bool = False) -> Graph:
+def capture_shapes(
+    shapes: ShapeSet, form: Form, *, agreed: Agreed, keeps_views: bool = False
+) -> Graph:
     """Capture the reference at one shape set, with views that change nothing or without."""
     match form:
         case Form.MODULE | Form.TORCH_FUNCTION:
             from nki_agent.builtin import capture_torch  # noqa: PLC0415 - PyTorch is optional
 
             reference: TorchReference = shapes.reference  # type: ignore[assignment]
-            return capture_torch.capture_torch(shapes, reference, keeps_views=keeps_views)
+            return capture_torch.capture_torch(
+                shapes, reference, agreed=agreed, keeps_views=keeps_views
+            )
         case Form.NUMPY_FUNCTION:
             assert isinstance(shapes.reference, NumpyReference)
             return capture_numpy(shapes, shapes.reference)

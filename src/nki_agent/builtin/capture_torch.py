@@ -31,7 +31,7 @@ from nki_agent.builtin.graph import (
 from nki_agent.builtin.indexing import product_by_row
 from nki_agent.builtin.overwrites import overwrite
 from nki_agent.builtin.pruning import finish
-from nki_agent.builtin.rules import Ref, Rules
+from nki_agent.builtin.rules import Agreed, Ref, Rules
 from nki_agent.isa.dtype import DType, find_dtype
 from nki_agent.task.task import ShapeSet
 from nki_agent.task.torch_reference import TorchReference
@@ -67,7 +67,7 @@ _HINTS = {
 
 
 def capture_torch(
-    shapes: ShapeSet, reference: TorchReference, *, keeps_views: bool = False
+    shapes: ShapeSet, reference: TorchReference, *, agreed: Agreed, keeps_views: bool = False
 ) -> Graph:
     """Run the reference on shapes alone.
 
@@ -76,7 +76,7 @@ def capture_torch(
         TaskError: the user's code raised on tensors without data.
     """
     builder = GraphBuilder(keeps_views=keeps_views)
-    tracer = _Tracer(builder, float8=_float8_of(shapes))
+    tracer = _Tracer(Rules(builder, agreed), float8=_float8_of(shapes))
     native = {b.argument.name: (b.native_shape, b.native_dtype) for b in reference.call.bindings()}
     native |= {
         w.argument.name: (w.native_shape, str(w.tensor.dtype).removeprefix("torch."))
@@ -176,11 +176,11 @@ def _quiet() -> Iterator[None]:
 class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records each operator while it is active."""
 
-    def __init__(self, builder: GraphBuilder, float8: DType = DType.FLOAT8_E4M3) -> None:
+    def __init__(self, rules: Rules, float8: DType = DType.FLOAT8_E4M3) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.builder = builder
+        self.builder = rules.builder
         self.float8 = float8
-        self.rules = Rules(builder)
+        self.rules = rules
         self.fault: NkiAgentError | None = None
         self.is_paused = False
         self._nodes: dict[int, int] = {}

@@ -109,9 +109,14 @@ class Lowering(Tiles):
         if _changes_nothing(scalar, value) and place == Place(value.kind, value.level):
             return value
         if len(value.scalars) >= SCALAR_PAIR:
-            tile = self.apply(value, "scaled")
-            value = Pending(tile, (), value.kind, value.level)
+            value = self._pending(self._apply_once(node, value, "scaled"))
         return Pending(value.tile, (*value.scalars, scalar), place.kind, place.level)
+
+    def _apply_once(self, node: Node, value: Pending, wanted: str) -> Tile:
+        """An operand in a tile, the same for all its readers: two ways round differently."""
+        known = (i for i in node.inputs if i in self._values and self._values[i] == value)
+        source = next(known, None)
+        return self.apply(value, wanted) if source is None else self.settle(source, wanted)
 
     def _widened(self, value: Pending, place: Place) -> Pending:
         """One value for a row, repeated in each of its columns."""
@@ -479,10 +484,6 @@ class Lowering(Tiles):
         result = self.tile(REDUCED_NAMES[node.function], place)
         if node.function == "add" and not self.is_packed and self._sum_on_the_way(value, result):
             return self._pending(result)
-        if value.kind is not Kind.FULL:
-            raise UnsupportedError(
-                node.origin, "a reduction of a value that is the same in every row"
-            )
         data = self._raw(source)
         self.emit(place.level, Reduce(dst=result, op=node.function, data=data))
         return self._pending(result)

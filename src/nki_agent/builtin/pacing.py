@@ -167,6 +167,7 @@ class Pacer:
             tile
             for tile in found
             if tile in made
+            and not any(_reads_two(_park(step, tile)) for step in steps)
             and all(
                 self.estimate.engine(step) is not Engine.DMA
                 for step in steps
@@ -245,6 +246,11 @@ def _life(steps: Sequence[Step], tile: Tile) -> range:
     """The steps from the one that makes a tile to the last that reads it."""
     used = [i for i, s in enumerate(steps) if tile in step_writes(s) or tile in step_reads(s)]
     return range(used[0], used[-1] + 1)
+
+
+def _reads_two(step: Step) -> bool:
+    """Whether both operands of a step lie in PSUM, which no instruction reads twice at once."""
+    return sum(tile.in_psum and tile.is_wide for tile in step_reads(step)) > 1
 
 
 def _park(step: Step, tile: Tile) -> Step:

@@ -104,6 +104,7 @@ class Tiles:
         self._inverses: dict[int, Pending] = {}
         self._negatives: dict[str, Tile] = {}
         self._fills: dict[Number, Tile] = {}
+        self._scaled: dict[Pending, Tile] = {}
         self._waiting: set[int] = set()
         self._users: dict[int, list[int]] | None = None
         self.positions: dict[int, tuple[Place, Access]] = {}
@@ -265,7 +266,10 @@ class Tiles:
                 bias = self._bias(self._negate(second.operand))
                 return first.operand, bias, value.tile
             case _:
-                return None, None, self.apply(value, "scaled")
+                # Made once, whatever functions of it there are.
+                if value not in self._scaled:
+                    self._scaled[value] = self.apply(value, "scaled")
+                return None, None, self._scaled[value]
 
     def _bias(self, operand: Operand) -> Operand:
         """A bias; before NeuronCore-v3 a number needs a column of its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nki_agent.builtin.attention import fits
@@ -21,6 +21,7 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.in_order import reduce_in_order
 from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.lookup_rows import LookupPlanner
 from nki_agent.builtin.lookups import join_lookups
@@ -67,7 +68,7 @@ def plan_kernel(
     _require_small(captured.graph)
     captured = _without_softmax(share_values(captured), chip, choices)
     captured = patches_as_rows(captured)
-    captured, chains = turn_chains(captured, chip)
+    captured, chains = turn_chains(reduce_in_order(captured), chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
 
     given = _Given(arguments, result_names, updates)
@@ -113,7 +114,9 @@ def _plan_groups(
     outputs = _stored(captured.graph, groups)
     relaid = find_relayouts(captured, groups)
     groups = [group for group in groups if group.nodes[0] not in relaid]
-    taken = {*result_names, *(a.name for a in arguments)}
+    own = {a.name for a in arguments}
+    result_names = _beside(own, result_names)
+    taken = {*result_names, *own}
     new = {name: make_name(f"new_{name}", taken) for name in given.updates}
 
     loops = _loops(captured, groups)
@@ -136,7 +139,6 @@ def _plan_groups(
     if inside := [] if loops else find_in_place(stages, new):
         new |= {name: name for name in inside}
         names, stages = plan_stages()
-    own = {a.name for a in arguments}
     return Plan(
         arguments=arguments,
         buffers=tuple(
@@ -152,6 +154,12 @@ def _plan_groups(
         partitions=chip.partitions,
         bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )
+
+
+def _beside(own: Collection[str], results: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of results apart from those of arguments: a gradient may be called as its weight is."""
+    taken = {*own, *results}
+    return tuple(make_name(f"{n}_result", taken) if n in own else n for n in results)
 
 
 def _leaving(choices: Choices, stages: Sequence[Stage]) -> Leaving:

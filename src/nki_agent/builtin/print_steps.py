@@ -286,7 +286,7 @@ class StepPrinter:
 
     def _reduction(self, step: Reduce, level: int) -> str:
         negate = ", negate=True" if step.negate else ""
-        axis = 2 if self.is_packed else 1
+        axis = 2 if self.is_packed and level == self.row_level else 1
         return (
             f"nisa.tensor_reduce(dst={step.dst.name}, op=nl.{step.op},"
             f" data={self.ref(step.data, level)}, axis={axis}{negate})"
@@ -297,7 +297,7 @@ class StepPrinter:
         parts = [
             f"dst={step.dst.name}",
             f"op=nl.{step.function}",
-            f"data={self.ref(step.data, level)}",
+            f"data={self.spread(step.data, step.dst, level)}",
         ]
         if step.sums is not None:
             parts += ["reduce_op=nl.add", f"reduce_res={step.sums.name}"]

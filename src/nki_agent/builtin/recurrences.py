@@ -66,7 +66,7 @@ class _Scan:
         self.order = list(range(self.rank))
         if len(sizes) == self.rank > 0:
             longest = max(self.order, key=lambda axis: (sizes[axis], axis))
-            self.order.append(self.order.pop(longest))
+            self.order.append(self.order.pop(self.rules.agreed.agree(longest)))
 
     def stacked(self, dim: int) -> Ref:
         """The results in the reference's order of axes."""

@@ -333,6 +333,7 @@ class RowsPlanner:
             rows_each=None,
             levels=tuple(tuple(steps) for steps in levels),
             passes=passes.count,
+            period=group_size(space.period, space.sizes) if space.period else None,
         )
 
     def _plan_packed(self, space: Space) -> RowsPlan | None:
@@ -541,7 +542,7 @@ class RowsPlanner:
             lowering.emit(place.level, Load(dst=tile, access=access))
         else:
             if part.row not in self._kept_rows:
-                whole = replace(tile, name=lowering.name(f"{name}_rows"), cols=part.width)
+                whole = replace(tile, name=lowering.name(f"{name}_whole"), cols=part.width)
                 self._kept_rows[part.row] = whole
                 lowering.emit(place.level, Load(dst=whole, access=part.row))
             rows = self._kept_rows[part.row]
@@ -566,7 +567,7 @@ class RowsPlanner:
                 lowering.emit(tile.level, store)
             return
         if part.row not in self._kept_rows:
-            whole = replace(tile, name=lowering.name(f"{name}_rows"), cols=part.width)
+            whole = replace(tile, name=lowering.name(f"{name}_whole"), cols=part.width)
             self._kept_rows[part.row] = whole
         rows = self._kept_rows[part.row]
         cut = Cut(dst=tile, src=rows, start=part.start, step=part.step)

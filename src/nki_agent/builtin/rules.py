@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nki_agent.builtin.graph import GraphBuilder, Node, Op, Shape, contiguous_strides
 from nki_agent.builtin.lanes import is_long, reduce_vector
@@ -24,11 +24,27 @@ class Ref:
 Value = Ref | float
 
 
+@dataclass(slots=True)
+class Agreed:
+    """What depends on sizes and must be the same at every shape set: the first capture decides."""
+
+    before: Sequence[int] = ()
+    """What an earlier capture decided, in order."""
+    made: list[int] = field(default_factory=list)
+
+    def agree(self, wanted: int) -> int:
+        """What is best here, unless an earlier capture chose otherwise."""
+        place = len(self.made)
+        self.made.append(self.before[place] if place < len(self.before) else wanted)
+        return self.made[-1]
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Adds nodes to one graph."""
 
     builder: GraphBuilder
+    agreed: Agreed = field(default_factory=Agreed)
 
     def node(self, value: Value) -> Node:
         """The node behind a value; numbers become constants."""

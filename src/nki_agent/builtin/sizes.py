@@ -41,6 +41,23 @@ def derive_shifted(axes: Sequence[Named], value: Size) -> str | None:
     return _first((_shifted, _windows), axes, value)
 
 
+def derive_run(axes: Sequence[Named], runs: Sequence[Named], value: Size) -> str | None:
+    """An expression of what whole axes of a tensor reach over, and of one size.
+
+    Such is where the last of some blocks begins, or the part of a run that a number says.
+    """
+    for text, size in runs:
+        if all(size) and not any(v % n for v, n in zip(value, size, strict=True)):
+            rest = tuple(v // n for v, n in zip(value, size, strict=True))
+            inner = _scaled(axes, rest) or _sum(axes, rest) or _shifted(axes, rest)
+            if inner is not None:
+                return f"{inner} * {text}"
+        for name, number in axes:
+            if all(n == v * part for n, v, part in zip(size, value, number, strict=True)):
+                return f"{text} // {name}"
+    return None
+
+
 def _first(forms: Sequence[Form], axes: Sequence[Named], value: Size) -> str | None:
     known: dict[Size, str] = {}
     for text, size in axes:
@@ -80,11 +97,12 @@ def _shifted(named: Sequence[Named], value: Size) -> str | None:
     for text, size in named:
         if len(set(size)) == 1:
             continue
-        first, last = value[0], value[-1]
-        if size[0] == size[-1] or (first - last) % (size[0] - size[-1]):
+        low, high = (size.index(pick(size)) for pick in (min, max))
+        rise, run = value[high] - value[low], size[high] - size[low]
+        if rise % run:
             continue
-        factor = (first - last) // (size[0] - size[-1])
-        shift = first - factor * size[0]
+        factor = rise // run
+        shift = value[low] - factor * size[low]
         if not 1 <= factor <= FACTOR_MAX or not 0 < abs(shift) <= SHIFT_MAX:
             continue
         if all(n * factor + shift == v for n, v in zip(size, value, strict=True)):

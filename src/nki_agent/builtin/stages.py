@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nki_agent.builtin.align import Alignment, align, fits_window, inner_axes
+from nki_agent.builtin.align import (
+    Alignment,
+    align,
+    fits_window,
+    inner_axes,
+    merge_axes,
+    outside_operands,
+    walk_of,
+)
 from nki_agent.builtin.graph import (
     ROWWISE,
     SOURCES,
@@ -23,6 +31,7 @@ from nki_agent.builtin.graph import (
 )
 from nki_agent.builtin.matching import Attention, find_attention
 
+PAIR = 2
 IMAGE_AXES = 2
 """Images and channels, before the pixels."""
 STAGE_NODES_MAX = 256
@@ -248,6 +257,8 @@ def _try_join(
         alignment = align(each, nodes, seed=producer.seed)
         if alignment is None or not _is_one_pass(alignment):
             return False
+        if not _has_whole_rows(each, nodes, alignment):
+            return False
         if producer.seed is not None and not fits_window(each, nodes, alignment, producer.seed):
             return False
         if producer.kind in LINEWISE and not _stores_whole_lines(each, consumer.nodes):
@@ -306,7 +317,35 @@ def _is_one_pass(alignment: Alignment) -> bool:
     moving = {
         frozenset(axis for axis in gone if alignment.sizes[axis] != 1) for gone in alignment.reduced
     }
-    return len(moving - {frozenset()}) <= 1
+    found = moving - {frozenset()}
+    return not found or (len(found) == 1 and _are_last(next(iter(found)), alignment))
+
+
+def _are_last(gone: frozenset[int], alignment: Alignment) -> bool:
+    """Whether no axis behind the first of them stays."""
+    return all(
+        axis in gone or size == 1 for axis, size in alignment.sizes.items() if axis > min(gone)
+    )
+
+
+def _has_whole_rows(graph: Graph, nodes: Sequence[int], alignment: Alignment) -> bool:
+    """Whether what varies along one of several reduced axes goes along all of them in one stride.
+
+    A number for each of some columns is no row: its stage is another one.
+    """
+    sizes = alignment.sizes
+    gone = sorted({a for axes in alignment.reduced for a in axes if sizes[a] != 1})
+    if len(gone) < PAIR:
+        return True
+    for node in nodes:
+        varying = {a for a in alignment.axes[node] if a is not None and sizes[a] != 1}
+        if varying & set(gone) not in (set(), set(gone)):
+            return False
+    for source, axes in outside_operands(graph, nodes, alignment):
+        walk = walk_of(graph, source, axes, alignment)
+        if len(merge_axes(gone, (sizes,), ((walk,),), fences=frozenset())) > 1:
+            return False
+    return True
 
 
 def _reaches(start: _Draft, end: _Draft, owner: dict[int, _Draft]) -> bool:

@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.sizes import derive_shifted, derive_size, derived_sizes
+from nki_agent.builtin.sizes import derive_run, derive_shifted, derive_size, derived_sizes
 from nki_agent.builtin.tile_steps import Number, Size
 
 LINE_MAX = 100
@@ -33,12 +33,20 @@ class Source:
     def add(self, line: str = "") -> None:
         """One line; a call that is too long is broken after its opening bracket."""
         indent = "    " * self.depth
-        if len(indent) + len(line) > LINE_MAX and (found := _SUM.match(line)):
+        found = _SUM.match(line) if len(indent) + len(line) > LINE_MAX else None
+        if found and len(terms := _terms(found[2])) > 1:
             # A sum is broken before its signs, in brackets.
             with self.block(f"{found[1]}=("):
-                for number, term in enumerate(found[2].split(" + ")):
+                for number, term in enumerate(terms):
                     self.add(f"+ {term}" if number else term)
             self.add(f"){found[3]}")
+            return
+        if len(indent) + len(line) > LINE_MAX and (found := _SLICES.match(line)):
+            # Slices of a tensor, one on each line.
+            with self.block(found[1]):
+                for part in found[2].split(", "):
+                    self.add(f"{part},")
+            self.add(found[3])
             return
         if len(indent) + len(line) > LINE_MAX and (found := _PATTERN.match(line)):
             self.add("pattern=[")
@@ -85,9 +93,26 @@ class Source:
         return "\n".join(self.lines) + "\n"
 
 
-_SUM = re.compile(r"^(\w+)=([^()]+ \+ [^()]+?)(,?)$")
+_SUM = re.compile(r"^(\w+)=(.+ \+ .+?)(,?)$")
+_SLICES = re.compile(r"^(\w+=\w+\[)([^\[\]]+, [^\[\]]+)(\],?)$")
 _PATTERN = re.compile(r"^pattern=\[\[(.+)\]\](,?)$")
 _CALL = re.compile(r"[\w\]]\(")
+
+
+def _terms(text: str) -> list[str]:
+    """The terms of a sum; what stands in brackets stays together.
+
+    >>> _terms("(a + 1) * b + c")
+    ['(a + 1) * b', 'c']
+    """
+    first, *rest = text.split(" + ")
+    terms = [first]
+    for part in rest:
+        if any(terms[-1].count(a) > terms[-1].count(b) for a, b in ("()", "[]")):
+            terms[-1] += f" + {part}"
+        else:
+            terms.append(part)
+    return terms
 
 
 def _split_call(line: str) -> tuple[str, list[str], str]:
@@ -201,6 +226,10 @@ class Scope:
                 found = (form(axes, value) for form in forms)
                 if (text := next((t for t in found if t is not None), None)) is not None:
                     return self._name(text)
+        if (text := derive_run(whole, list(self._runs(order)), value)) is not None:
+            return self._name(text)
+        if any(value) and all(v <= 0 for v in value):
+            return f"-{self.size(tuple(-v for v in value))}"
         raise UnsupportedError(
             "a size",
             f"{value} at the task's sizes follows from no argument",
@@ -240,6 +269,15 @@ class Scope:
             for axis, size in enumerate(self.shapes[tensor]):
                 yield f"{tensor}.shape[{axis}]", size
 
+    def _runs(self, order: Sequence[str]) -> Iterator[tuple[str, Size]]:
+        """What neighbouring axes of a tensor reach over, those of the tensors at hand first."""
+        tensors = [(t, self.shapes[t]) for t in order]
+        tensors += [(t, shape) for t, shape in self.others.items() if t not in self.shapes]
+        for tensor, shape in tensors:
+            for axes in _products(shape):
+                text = " * ".join(f"{tensor}.shape[{axis}]" for axis in axes)
+                yield text, _multiply([shape[axis] for axis in axes])
+
     def number(self, value: Number) -> str:
         """An expression for a number; one that is made from a size says so.
 
@@ -253,7 +291,9 @@ class Scope:
             return literal(value[0])
         if (made := self._from_shape(value)) is not None:
             return made
-        for text, size in derived_sizes(list(self._all_sizes(list(self.shapes)))):
+        order = list(self.shapes)
+        axes = list(self._all_sizes(order))
+        for text, size in (*derived_sizes(axes), *derived_sizes([*axes, *self._runs(order)])):
             if (made := _made_from(value, text, size)) is not None:
                 return self._name(made)
         raise UnsupportedError("a number", f"{value} at the task's sizes follows from no size")
