@@ -6,11 +6,12 @@ disk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nki_agent.builtin.capture import Captured, capture_task
 from nki_agent.builtin.choices import Choices
+from nki_agent.builtin.clashes import find_clashes, rename
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.plan import Argument, Plan
 from nki_agent.builtin.planner import plan_kernel
@@ -33,33 +34,51 @@ def write_kernel(
     """
     captured = captured or capture_task(task)
     choices = choices or Choices()
-    title = f"Kernel for the task `{task.id}`, by the built-in author of nki-agent."
     try:
-        return print_plan(make_plan(task, captured, target, choices=choices), title=title)
+        return _write(task, captured, target, choices=choices)
     except UnsupportedError:
         if not choices.joining:
             raise
     # A joined stage may need to say a size that follows from none of its tensors' own.
-    apart = make_plan(task, captured, target, choices=replace(choices, joining=False))
-    return print_plan(apart, title=title)
+    return _write(task, captured, target, choices=replace(choices, joining=False))
 
 
-def make_plan(task: Task, captured: Captured, target: Target, *, choices: Choices) -> Plan:
-    """The plan for a captured task."""
+def _write(task: Task, captured: Captured, target: Target, *, choices: Choices) -> str:
+    title = f"Kernel for the task `{task.id}`, by the built-in author of nki-agent."
+    names: dict[str, str] = {}
+    while True:
+        plan = _make_plan(task, captured, target, choices=choices, names=names)
+        source = print_plan(plan, title=title)
+        found = find_clashes(source, {argument.name for argument in plan.arguments})
+        if not found:
+            return source
+        own = {called: name for name, called in names.items()}
+        names |= {own.get(name, name): called for name, called in found.items()}
+
+
+def _make_plan(
+    task: Task,
+    captured: Captured,
+    target: Target,
+    *,
+    choices: Choices,
+    names: Mapping[str, str],
+) -> Plan:
+    """The plan for a captured task; `names` are those of arguments that are called otherwise."""
     return plan_kernel(
-        captured,
-        arguments=_arguments(captured.shape_sets),
+        rename(captured, names) if names else captured,
+        arguments=_arguments(captured.shape_sets, names),
         result_names=tuple(output.name for output in task.outputs),
-        updates=task.updates,
+        updates=tuple(names.get(name, name) for name in task.updates),
         chip=load_chip(target),
         choices=choices,
     )
 
 
-def _arguments(shape_sets: Sequence[ShapeSet]) -> tuple[Argument, ...]:
+def _arguments(shape_sets: Sequence[ShapeSet], names: Mapping[str, str]) -> tuple[Argument, ...]:
     found = []
     for same in zip(*(shape_set.arguments for shape_set in shape_sets), strict=True):
-        name = same[0].name
+        name = names.get(same[0].name, same[0].name)
         tensors = [a for a in same if isinstance(a, TensorArgument)]
         numbers = [a.value for a in same if isinstance(a, StaticArgument) and type(a.value) is int]
         if tensors:

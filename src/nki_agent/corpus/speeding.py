@@ -19,9 +19,8 @@ from nki_agent.base.seeds import rng_for, seed_for
 from nki_agent.builtin.capture import capture_task
 from nki_agent.builtin.choices import Choices, Phases, Value
 from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.printer import print_plan
 from nki_agent.builtin.search import GAIN_MIN, Draft, Result, Search
-from nki_agent.builtin.write import make_plan
+from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
 from nki_agent.corpus.chat import Draft as ChatDraft
 from nki_agent.corpus.chat import Kind, train_all
@@ -271,17 +270,16 @@ def _make_writer(task: Task, target: Target) -> Callable[[Choices], str | None] 
         captured = capture_task(task)
     except UnsupportedError:
         return None
-    title = f"Kernel for the task `{task.id}`, by the built-in author of nki-agent."
     written: dict[Choices, str | None] = {}
 
     def write(choices: Choices) -> str | None:
         if choices not in written:
             try:
-                plan = make_plan(task, captured, target, choices=choices)
+                source = write_kernel(task, target, choices=choices, captured=captured)
             except UnsupportedError:
                 written[choices] = None
             else:
-                written[choices] = print_plan(plan, title=title)
+                written[choices] = source
         return written[choices]
 
     return write
