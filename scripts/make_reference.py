@@ -1,11 +1,14 @@
-"""Writes docs/reference/ from the code: diagnostic codes and API coverage; `--check` only compares.
+"""Writes docs/reference/ from the code: codes, coverage, recipes, keys; `--check` only compares.
 
 Law: a page holds nothing that the code does not say, so code and docs can't differ.
 """
 
+import ast
 import re
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 from nki_agent.base.catalogue import CATALOGUE, CodeInfo
@@ -36,6 +39,12 @@ Both limits hold, and each row along the last axis may be ten times as far off a
 is equal element for element; integer and boolean outputs are so in every class but `Q1` and `Q2`,
 where 8-bit codes may be one step off on a few elements. `BM` is `F2` for float32 outputs and `B1`
 for narrower ones."""
+CONFIG_MARK = "<!-- Made by `make docs` from src/nki_agent/train/config.py; don't edit. -->"
+CONFIG_HEAD = """\
+`nki-agent train sft` takes the keys of *SftConfig*, `train grpo` those of *GrpoConfig*; a key whose
+type is another of these is a table of that name, as `[model]`. A key without a default must be
+there. `configs/` has whole files."""
+CONFIG = ROOT / "src" / "nki_agent" / "train" / "config.py"
 ALIASES = {"nki": "nki", "nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
 TESTS_SHOWN_MAX = 3
 TEST_ROOMS = ("conformance", "sim", "nki", "isa")
@@ -157,6 +166,30 @@ def find_status(full: str) -> str:
     return f"{status}, deprecated" if full in DEPRECATED else status
 
 
+def make_train_config() -> str:
+    """Every key of a training's config, with its type, default and meaning."""
+    parts = ["# Keys of a training's config", CONFIG_MARK, CONFIG_HEAD]
+    for node in ast.parse(CONFIG.read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+            continue
+        rows = [*_list_keys(node)]
+        if rows:
+            head = ["| Key | Type | Default | Meaning |", "|---|---|---|---|"]
+            parts += [f"## {node.name}", ast.get_docstring(node) or "", "\n".join([*head, *rows])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _list_keys(part: ast.ClassDef) -> Iterator[str]:
+    for key, following in zip_longest(part.body, part.body[1:]):
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name):
+            default = "" if key.value is None else f"`{ast.unparse(key.value)}`"
+            meaning = ""
+            if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+                meaning = " ".join(str(following.value.value).split())
+            cells = (f"`{key.target.id}`", f"`{ast.unparse(key.annotation)}`", default, meaning)
+            yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
 def make_pages() -> dict[str, str]:
     """Every file of docs/reference that comes from the code, by name."""
     pages = {f"{info.code.lower()}.md": make_page(info) for info in CATALOGUE.values()}
@@ -164,13 +197,14 @@ def make_pages() -> dict[str, str]:
         "codes.md": make_index(),
         "coverage.md": make_coverage(),
         "recipes.md": make_recipes(),
+        "train-config.md": make_train_config(),
     }
 
 
 def find_stale(pages: dict[str, str]) -> list[str]:
     """Names of pages that are missing, differ, or belong to no code any more."""
     on_disk = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("nk*.md")}
-    for name in ("codes.md", "coverage.md", "recipes.md"):
+    for name in ("codes.md", "coverage.md", "recipes.md", "train-config.md"):
         if (FOLDER / name).exists():
             on_disk[name] = (FOLDER / name).read_text(encoding="utf-8")
     return sorted(name for name in pages | on_disk if pages.get(name) != on_disk.get(name))

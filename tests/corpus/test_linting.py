@@ -10,6 +10,7 @@ import msgspec
 from nki_agent.bench.suite import builtin_suite
 from nki_agent.corpus.chat import ChatMessage, ChatRow, Kind
 from nki_agent.corpus.linting import lint_corpus
+from nki_agent.corpus.making import Made
 from nki_agent.corpus.publishing import FOLDER
 from nki_agent.corpus.record import CorpusTask, Family, Origin, Split
 from nki_agent.llm.protocol import Role
@@ -85,3 +86,14 @@ def test_task_of_a_model_that_ends_its_process_is_named_and_the_rest_is_looked_a
     found = lint_corpus(tmp_path, tasks, against=(), tell=print, allow_unsandboxed=True)
     assert any("ends: it cannot be followed" in fault for fault in found.faults)
     assert any("stays: its graph is" in fault for fault in found.faults)
+
+
+def test_log_that_holds_what_is_no_row_or_of_no_task_is_named(tmp_path: Path) -> None:
+    task = make_task("there", TANH_ROWS)
+    (tmp_path / "solutions.jsonl").write_bytes(b'{"schema":1,"task":7}\n')
+    made = Made(task="gone", task_sha256=task.sha256, kind=Kind.AUTHOR, root_seed=0)
+    (tmp_path / "episodes.jsonl").write_bytes(msgspec.json.encode(made) + b"\n{")
+    found = lint_corpus(tmp_path, [task], against=(), tell=print, allow_unsandboxed=True)
+    assert any("solutions.jsonl:1: no Solution" in fault for fault in found.faults)
+    assert any("episodes.jsonl:1: the corpus has no task `gone`" in f for f in found.faults)
+    assert any("episodes.jsonl:2: no Made" in fault for fault in found.faults)

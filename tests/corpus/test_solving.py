@@ -7,7 +7,7 @@ import pytest
 
 from nki_agent.base.errors import UsageError
 from nki_agent.corpus.record import Solution, Unsolved
-from nki_agent.corpus.stored import read_rows, read_tasks
+from nki_agent.corpus.stored import read_rows, read_solutions, read_tasks
 from tests.corpus.small import REFUSED, bench_row, make_row, solve, write_corpus
 
 SOLVABLE = ("l1-rsqrt-2d", "l1-sum-rows-2d")
@@ -95,3 +95,25 @@ def test_broken_solution_stops_before_anything_is_written(solved: Path, tmp_path
     with pytest.raises(UsageError, match="line 1"):
         solve(folder)
     assert (folder / "solutions.jsonl").read_bytes() == broken
+
+
+def test_broken_row_of_a_task_stops_no_other_task(solved: Path, tmp_path: Path) -> None:
+    tasks = read_tasks(solved).good
+    folder = write_corpus(tmp_path, tasks)
+    (folder / "solutions.jsonl").write_bytes((solved / "solutions.jsonl").read_bytes())
+    first, *others = (folder / "tasks.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "tasks.jsonl").write_bytes(b'{"broken": \n' + b"".join(others))
+    assert first
+    progress = solve(folder)
+    assert progress.total == len(tasks) - 1
+    assert progress.solved + len(progress.failed) >= 1
+    read = read_solutions(folder, read_tasks(folder).good)
+    assert tasks[0].id not in {solution.task for solution in read.good}
+
+
+def test_last_task_that_is_cut_off_is_named(solved: Path, tmp_path: Path) -> None:
+    folder = write_corpus(tmp_path, read_tasks(solved).good)
+    whole = (folder / "tasks.jsonl").read_bytes()
+    (folder / "tasks.jsonl").write_bytes(whole[:-200])
+    (broken,) = read_tasks(folder).broken
+    assert "the line is cut off" in broken

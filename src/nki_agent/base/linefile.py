@@ -125,7 +125,8 @@ class LineFile(Generic[R]):
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UsageError(
-                f"another run writes to `{self._path}`", hint="name another results file"
+                f"another run writes to `{self._path}`",
+                hint="wait for its end, or name another file",
             ) from error
 
     def _read(self, warn: Warn) -> int:
@@ -207,7 +208,7 @@ def _decode(
     path, number = place
     raise UsageError(
         f"line {number} of `{path}` is no result{_find_schema(data, schema)}",
-        hint="name another results file",
+        hint="take the line out: what it told is then made again; or name another file",
     )
 
 

@@ -65,11 +65,12 @@ def _write(stats: Stats) -> Iterator[str]:
         ("rejected", {turned.reason.value: turned.count for turned in stats.rejected}),
     ):
         if counts:
+            # A task has several operators; the others are shares of what is counted.
+            total = stats.tasks if title == "operator" else sum(counts.values())
             yield ""
-            yield from _write_counts(title, counts)
+            yield from _write_counts(title, counts, total=total)
 
 
-def _write_counts(title: str, counts: Mapping[str, int]) -> list[str]:
-    total = sum(counts.values())
+def _write_counts(title: str, counts: Mapping[str, int], *, total: int) -> list[str]:
     rows = [[name, f"{count:,}", f"{count / total:.1%}"] for name, count in counts.items()]
     return write_table([[title, "number", "share"], *rows])

@@ -33,7 +33,7 @@ PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "m
 OUT_HELP = "The run's folder; the same config goes on in it. By default a new one under `runs`."
 DRY_HELP = "Load no weights: say what would be trained and what each GPU needs, then stop."
 FITS_HELP = "(exit 1 where it does not fit)"
-CONFIG_HELP = "A TOML file; docs/guides/train.md has every key."
+CONFIG_HELP = "A TOML file; docs/reference/train-config.md has every key."
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help=CONFIG_HELP)]
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help=OUT_HELP)]

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from nki_agent.base.diagnostic import clean
 from nki_agent.base.errors import TaskError
 from nki_agent.corpus.chat import ChatRow
 from nki_agent.corpus.chat_lint import lint_row, list_texts
@@ -21,10 +22,12 @@ from nki_agent.corpus.fingerprint import Fingerprint, take_fingerprint
 from nki_agent.corpus.jail import Jail
 from nki_agent.corpus.known import ENTRY, follow, read_folder, read_own
 from nki_agent.corpus.leaks import Leaks
+from nki_agent.corpus.making import Made
 from nki_agent.corpus.nodes import GraphError
 from nki_agent.corpus.publishing import FOLDER as TRAJECTORIES
-from nki_agent.corpus.record import CorpusTask, Origin
-from nki_agent.corpus.stored import read_solutions
+from nki_agent.corpus.record import CorpusTask, Origin, Solution
+from nki_agent.corpus.stored import SOLUTIONS, read_solutions
+from nki_agent.corpus.trajectories import LOG
 
 FAULTS_MAX: Final = 1_000
 """More are not listed."""
@@ -47,13 +50,15 @@ def lint_corpus(
     tell: Callable[[str], None],
     allow_unsandboxed: bool,
 ) -> Found:
-    """Look at every task and every row of a trajectory."""
+    """Look at every task, every line of the logs and every row of a trajectory."""
     known = list(read_own())
     for path in against:
         known += read_folder(path, tell=tell, allow_unsandboxed=allow_unsandboxed)
     leaks = Leaks(tuple(known))
     with Jail(ENTRY, allow_unsandboxed=allow_unsandboxed) as jail:
         faults = list(_lint_tasks(tasks, leaks, jail))
+    for path, record in ((folder / SOLUTIONS, Solution), (folder / LOG, Made)):
+        faults += _lint_log(path, record, tasks)
     rows = 0
     for name, fault in _lint_trajectories(folder, tasks, leaks):
         rows += fault is None
@@ -102,6 +107,26 @@ def _lint_task(task: CorpusTask, found: Fingerprint, leaks: Leaks) -> Iterator[s
 
 def _hash_of(found: Fingerprint) -> str:
     return "" if found.graph is None else found.graph.hash
+
+
+def _lint_log(
+    path: Path, record: type[Solution | Made], tasks: Sequence[CorpusTask]
+) -> Iterator[str]:
+    """Lines that are no rows of ours, or of no task of ours."""
+    if not path.exists():
+        return
+    hashes = {task.id: task.sha256 for task in tasks}
+    decoder = msgspec.json.Decoder(record)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            name = f"{path.name}:{number}"
+            try:
+                row = decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                yield f"{name}: no {record.__name__}: {error}"
+                continue
+            if hashes.get(row.task) != row.task_sha256:
+                yield f"{name}: the corpus has no task `{clean(row.task)}` with this text"
 
 
 def _lint_trajectories(

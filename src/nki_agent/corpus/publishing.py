@@ -103,6 +103,8 @@ def publish(
     entries: list[Entry] = []
     for line, made in read_log(folder / LOG):
         require_own((made,), hashes, path=folder / LOG)
+        if made.task not in hashes:
+            continue  # its task's row is broken
         for why, times in made.skipped.items():
             discarded[f"{made.kind.value}: {why}"] += times
         for number, row in enumerate(made.rows):

@@ -50,8 +50,8 @@ class OfTask(Protocol):
         """Of the task's source."""
 
 
-def read_rows(path: Path, record: type[R], *, schema: int) -> Rows[R]:
-    """The rows of a file; a last line that a crash cut off is left out.
+def read_rows(path: Path, record: type[R], *, schema: int, is_finished: bool = False) -> Rows[R]:
+    """The rows of a file; a last line that is cut off is left out, and broken in a finished file.
 
     Raises:
         UsageError: There is no such file, or it cannot be read.
@@ -63,6 +63,9 @@ def read_rows(path: Path, record: type[R], *, schema: int) -> Rows[R]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n") and is_finished:
+                    broken.append(f"{path}:{number}: the line is cut off")
+                    continue
                 if not line.endswith(b"\n") or not line.strip():
                     continue
                 try:
@@ -83,7 +86,7 @@ def read_rows(path: Path, record: type[R], *, schema: int) -> Rows[R]:
 def read_tasks(folder: Path) -> Rows[CorpusTask]:
     """The tasks of a corpus; a row whose text was changed, or whose id comes again, is broken."""
     path = folder / TASKS
-    rows = read_rows(path, CorpusTask, schema=SCHEMA)
+    rows = read_rows(path, CorpusTask, schema=SCHEMA, is_finished=True)
     good: dict[str, CorpusTask] = {}
     broken = list(rows.broken)
     for task in rows.good:
@@ -98,7 +101,7 @@ def read_tasks(folder: Path) -> Rows[CorpusTask]:
 
 
 def read_solutions(folder: Path, tasks: Sequence[CorpusTask]) -> Rows[Solution]:
-    """The solutions of a corpus; none where there is no file yet.
+    """The solutions of the tasks of a corpus; none where there is no file yet.
 
     Raises:
         UsageError: One of them is of another corpus.
@@ -107,14 +110,21 @@ def read_solutions(folder: Path, tasks: Sequence[CorpusTask]) -> Rows[Solution]:
     if not path.exists():
         return Rows(good=(), broken=())
     rows = read_rows(path, Solution, schema=SCHEMA)
-    require_own(rows.good, {task.id: task.sha256 for task in tasks}, path=path)
-    return rows
+    hashes = {task.id: task.sha256 for task in tasks}
+    require_own(rows.good, hashes, path=path)
+    own = tuple(solution for solution in rows.good if solution.task in hashes)
+    return Rows(good=own, broken=rows.broken)
 
 
 def require_own(rows: Iterable[OfTask], hashes: Mapping[str, str], *, path: Path) -> None:
-    """Refuse rows of tasks that the corpus does not have, or has with another text."""
+    """Refuse rows of tasks that the corpus does not have, or has with another text.
+
+    Where rows of tasks are broken, a task that is not there may be one of those.
+    """
     for row in rows:
         if row.task not in hashes:
+            if read_tasks(path.parent).broken:
+                continue
             raise UsageError(
                 f"`{path}` is of another corpus: this one has no task `{row.task}`",
                 hint="name the corpus that it was made for, or move the file away",

@@ -5,6 +5,7 @@ Law: a task whose text a model wrote runs in a sandbox of its own, ours run in t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,12 @@ class Shelf:
             raise UsageError(f"no split `{split}`", hint=f"one of {', '.join(Split)}")
         found = [row for row in self.rows if row.split == split]
         if not found:
-            raise UsageError(f"{self._corpus} has no tasks in the split `{split}`")
+            counts = Counter(row.split for row in self.rows)
+            has = ", ".join(f"{count} in {name}" for name, count in counts.items())
+            raise UsageError(
+                f"{self._corpus} has no tasks in the split `{split}`",
+                hint=f"it has {has}: name another split, or build more tasks",
+            )
         return found
 
     def find_baselines(self, target: str) -> dict[str, float]:
