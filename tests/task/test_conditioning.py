@@ -85,3 +85,41 @@ def test_outputs_of_other_inputs_are_wrong_on_a_hard_draw_too(decode: Task) -> N
     stale = stand_in(decode.dev, others, Precision.OWN)
     found = compare_fairly(decode, trial, wanted, stale, inputs=inputs)
     assert not any(comparison.right for comparison in found.values())
+
+
+@pytest.fixture(scope="module")
+def bert() -> Task:
+    return load_task(TASKS / "l3-bert-encoder-layer-bf16.py")
+
+
+def find_hanging_trial(task: Task) -> tuple[Trial, Any, Any, Any]:
+    """A big trial in which two peaks of one row's softmax are nearly equal."""
+    trial = make_trials(task, 1654878362994993765)[3]
+    inputs = trial.inputs(task)
+    wanted = expected(task, inputs)
+    own = stand_in(task.dev, inputs, Precision.OWN)
+    return trial, inputs, wanted, own
+
+
+def err_more(wanted: Any, own: Any, *, factor: float, row: int | None = None) -> Any:
+    """The stand-in's errors so many times, on its worst row or on another."""
+    right = wanted["y"].reshape(-1, wanted["y"].shape[-1])
+    errors = own["y"].astype(np.float64).reshape(right.shape) - right
+    worst = int(np.abs(errors).max(axis=1).argmax())
+    got = right + errors
+    place = worst if row is None else row
+    got[place] = right[place] + factor * errors[worst]
+    return {"y": got.reshape(wanted["y"].shape).astype(own["y"].dtype)}
+
+
+def test_row_that_hangs_on_a_rounding_may_err_some_times_as_much(bert: Task) -> None:
+    trial, inputs, wanted, own = find_hanging_trial(bert)
+    got = err_more(wanted, own, factor=4.0)
+    assert not compare_outputs(bert, trial, wanted, got)["y"].right
+    assert compare_fairly(bert, trial, wanted, got, inputs=inputs)["y"].right
+
+
+def test_no_other_row_may_and_no_row_may_err_without_bound(bert: Task) -> None:
+    trial, inputs, wanted, own = find_hanging_trial(bert)
+    for got in (err_more(wanted, own, factor=4.0, row=3), err_more(wanted, own, factor=12.0)):
+        assert not compare_fairly(bert, trial, wanted, got, inputs=inputs)["y"].right

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError
@@ -32,6 +33,10 @@ HONEST_SHARE = 0.5
 OTHER_ORDER = 8.0
 """An honest kernel's arithmetic may err so many times as much as that of the single stand-in: what
 cancels in a row depends on the order of sums, on the form of a product, and on the draw."""
+HANGING = 16.0
+"""A row on which a stand-in errs so many times as much as on the middle one hangs on a rounding."""
+HANGING_SHARE = 0.05
+"""Of the rows, or a single one: where more hang, the limits are what was settled for that."""
 
 
 def need_of(rounded: float, share: float) -> float:
@@ -76,10 +81,32 @@ def compare_fairly(
         if own is not single:
             need = max(need, own_share / HONEST_SHARE)
         slack = slack_for(need)
-        if slack > 1.0:
-            wider = limits.loosened(slack)
-            found[name] = judge(actual[name], tolerance=wider, context=context)
+        limits = limits.loosened(slack) if slack > 1.0 else limits
+        settled = _settle_rows(wanted[name], actual[name], own[name])
+        if slack > 1.0 or settled is not None:
+            values = actual[name] if settled is None else settled
+            found[name] = judge(values, tolerance=limits, context=context)
     return found
+
+
+def _settle_rows(wanted: Array, actual: Array, own: Array) -> Array | None:
+    """The output with right values in a few rows that hang on a rounding; None where none does.
+
+    Honest arithmetic errs many times as much on such a row as on the others: two peaks of its
+    softmax are nearly equal. A kernel that rounds elsewhere may err some times as much there.
+    """
+    if wanted.ndim < 2 or wanted.size == 0:  # noqa: PLR2004 - without rows
+        return None
+    rows = tuple(a.astype(np.float64).reshape(-1, a.shape[-1]) for a in (wanted, actual, own))
+    right, got, honest = rows
+    honest_errors = np.abs(honest - right).max(axis=1)
+    errors = np.abs(got - right).max(axis=1)
+    hanging = honest_errors > HANGING * np.median(honest_errors)
+    settled = hanging & (errors <= OTHER_ORDER * honest_errors)
+    if not settled.any() or np.count_nonzero(hanging) > max(1.0, HANGING_SHARE * len(right)):
+        return None
+    mended = np.where(settled[:, None], right, got).reshape(actual.shape)
+    return mended.astype(actual.dtype)
 
 
 def is_narrow(shapes: ShapeSet) -> bool:
