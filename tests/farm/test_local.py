@@ -36,7 +36,10 @@ from tests.source import ROOT
 SLEEPING = "time.sleep(60 if os.path.exists(ARMED) else 0); return x + 1.0"
 """Loads at once, and hangs once the file `armed` is there."""
 DYING = "os.path.exists(ARMED) and os.kill(os.getpid(), 9); return x + 1.0"
+# What runs the tests in the background may ignore Ctrl-C, and its children inherit that.
 CALLER = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import sys
 from pathlib import Path
 from nki_agent.farm.local import LocalExecutor
