@@ -99,8 +99,9 @@ def _settle_rows(wanted: Array, actual: Array, own: Array) -> Array | None:
         return None
     rows = tuple(a.astype(np.float64).reshape(-1, a.shape[-1]) for a in (wanted, actual, own))
     right, got, honest = rows
-    honest_errors = np.abs(honest - right).max(axis=1)
-    errors = np.abs(got - right).max(axis=1)
+    with np.errstate(invalid="ignore"):  # where the reference is infinite too; NaN settles nothing
+        honest_errors = np.abs(honest - right).max(axis=1)
+        errors = np.abs(got - right).max(axis=1)
     hanging = honest_errors > HANGING * np.median(honest_errors)
     settled = hanging & (errors <= OTHER_ORDER * honest_errors)
     if not settled.any() or np.count_nonzero(hanging) > max(1.0, HANGING_SHARE * len(right)):
