@@ -121,5 +121,56 @@ def test_row_that_hangs_on_a_rounding_may_err_some_times_as_much(bert: Task) -> 
 
 def test_no_other_row_may_and_no_row_may_err_without_bound(bert: Task) -> None:
     trial, inputs, wanted, own = find_hanging_trial(bert)
-    for got in (err_more(wanted, own, factor=4.0, row=3), err_more(wanted, own, factor=12.0)):
+    for got in (err_more(wanted, own, factor=4.0, row=3), err_more(wanted, own, factor=64.0)):
         assert not compare_fairly(bert, trial, wanted, got, inputs=inputs)["y"].right
+
+
+@pytest.fixture(scope="module")
+def attention() -> Task:
+    return load_task(TASKS / "l2-sdpa-full-bf16.py")
+
+
+def attend(inputs: Any, *, scaled_first: bool) -> Any:
+    """Attention with float32 inside; the scale goes into queries in bfloat16, or into scores."""
+    query, key, value = (inputs[name].astype(np.float32) for name in ("query", "key", "value"))
+    scale = np.float32(query.shape[-1] ** -0.5)
+    if scaled_first:
+        query = (query * scale).astype(inputs["query"].dtype).astype(np.float32)
+        scale = np.float32(1.0)
+    scores = (query @ key.swapaxes(-1, -2)) * scale
+    exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    found = (exps / exps.sum(axis=-1, keepdims=True)) @ value
+    return {"y": found.astype(inputs["query"].dtype)}
+
+
+@pytest.mark.parametrize("scaled_first", [False, True])
+def test_attention_that_scales_queries_in_bfloat16_is_right(
+    attention: Task, scaled_first: bool
+) -> None:
+    for seed in range(16):
+        trial = make_trials(attention, seed)[3]
+        inputs = trial.inputs(attention)
+        wanted, actual = expected(attention, inputs), attend(inputs, scaled_first=scaled_first)
+        assert compare_fairly(attention, trial, wanted, actual, inputs=inputs)["y"].right, seed
+
+
+def test_attention_that_weighs_one_key_wrong_is_not(attention: Task) -> None:
+    trial = make_trials(attention, 1)[3]
+    inputs = trial.inputs(attention)
+    wanted = expected(attention, inputs)
+    shorter = {**inputs, "key": inputs["key"].copy()}
+    shorter["key"][..., -1, :] = 0
+    actual = attend(shorter, scaled_first=True)
+    assert not compare_fairly(attention, trial, wanted, actual, inputs=inputs)["y"].right
+
+
+def test_peaks_that_rounding_inside_a_block_turns_around_are_no_fault() -> None:
+    task = load_task(TASKS / "l3-gpt2-block-bf16.py")
+    trial = make_trials(task, 7)[3]
+    inputs = trial.inputs(task)
+    wanted, own = expected(task, inputs), stand_in(task.dev, inputs, Precision.OWN)
+    moved = {n: a.astype(np.float64) * (1 + 1e-3) for n, a in inputs.items()}
+    stored = {n: a.astype(inputs[n].dtype) for n, a in moved.items()}
+    other = stand_in(task.dev, stored, Precision.OWN)
+    for actual in (own, other):
+        assert compare_fairly(task, trial, wanted, actual, inputs=inputs)["y"].right

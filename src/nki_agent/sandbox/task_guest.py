@@ -32,6 +32,7 @@ from nki_agent.sandbox.task_wire import (
 from nki_agent.task.family import FamilyScale
 from nki_agent.task.handed import HandedFiles
 from nki_agent.task.loader import load_task
+from nki_agent.task.peaks import draw_trial
 from nki_agent.task.reference import Precision
 from nki_agent.task.task import ShapeSet, Task
 from nki_agent.task.trial import shapes_named
@@ -133,7 +134,7 @@ class TaskGuest:
                 self.task = load_task(FOLDER / asked.name, handed=handed)
                 return record_task(self.task)
             case DrawRequest():
-                drawn = self._shapes(asked.shapes).sampler.draw(asked.seed, asked.scale)
+                drawn = draw_trial(self._shapes(asked.shapes), asked.seed, asked.scale)
                 return ArraysReply(outputs={name: pack(array) for name, array in drawn.items()})
             case RunRequest():
                 return self._run(asked, self._shapes(asked.shapes))

@@ -46,12 +46,14 @@ from nki_agent.task.family import (
     OUTLIER_SLACK,
     STANDARD_SCALE,
     SUNK,
+    SUNK_EXACT,
     TINY_LADDER,
     TINY_UNTRIED,
     TINY_ZEROED,
     Family,
     FamilyScale,
 )
+from nki_agent.task.peaks import OVERFLOWS_AT, UNDERFLOWS_AT, leads, list_draws, sinks
 from nki_agent.task.recipe import SCALE_HIGH, SCALE_LOW, Recipe, Variation
 from nki_agent.task.reference import Precision, Reach, WatchedReference
 from nki_agent.task.sampler import Origin, Source, UserSampler
@@ -76,11 +78,6 @@ last digits near zero, where the reference does not."""
 CANCELLING_SLACK = 5.0
 DEPENDS_MAX = 16
 """Arguments whose influence is tried one by one; of more, the forward inputs only."""
-OVERFLOWS_AT = 100.0
-"""A score from which on `exp` overflows in float32, at 88.7, also where it is the largest of a draw
-by less than another draw's."""
-UNDERFLOWS_AT = -120.0
-"""All scores of a row from which on `exp` of them is 0 in float32, at -104, also in other draws."""
 _VARIATIONS = {
     Variation.FULL: "",
     Variation.SHRINK: "larger inputs leave the reference's domain: trials only shrink them",
@@ -368,13 +365,32 @@ def _settle_family(
         slack = max(slack, CANCELLING_SLACK)
     if rung.outlier and state.has_matmul:
         slack = max(slack, OUTLIER_SLACK)
-    return replace(rung, slack=slack)
+    return _look_at_draws(state, replace(rung, slack=slack))
+
+
+def _look_at_draws(state: Calibration, scale: FamilyScale) -> FamilyScale:
+    """Mark what some draws tell of a row's largest score, and others don't."""
+    reference = state.shapes.reference
+    if not (state.weighs and scale.has_outliers and isinstance(reference, WatchedReference)):
+        return scale
+
+    def draw(seed: int) -> dict[str, Array]:
+        return state.sampler.draw(seed, scale)
+
+    found = scale
+    for _, reach in list_draws(draw, reference, seed_for(state.seed, "draws")):
+        found = replace(found, leads=found.leads or leads(reach), sinks=found.sinks or sinks(reach))
+        if found.leads and found.sinks:
+            break
+    return found
 
 
 def _sink(state: Calibration, rung: FamilyScale, *, factor: float, slack: float) -> FamilyScale:
     """The same with rows far below zero, where honest kernels need no wider limits for it."""
     if rung.offset:
-        tries = [replace(rung, sunk=SUNK)]
+        # So far below, values of a row become equal: their order would be nobody's.
+        is_exact = state.tolerance is ToleranceClass.EX and not state.orders
+        tries = [replace(rung, sunk=SUNK_EXACT if is_exact else SUNK)]
     elif rung.outlier and any(source.is_shiftable for source in state.sampler.sources):
         tries = [replace(rung, lean=lean) for lean in LEANS]
     else:
@@ -451,9 +467,13 @@ class _Draws:
         """How far the arguments of exponentials go in every draw."""
         reference = self.state.shapes.reference
         if not isinstance(reference, WatchedReference):
-            return Reach(np.inf, 0.0)
+            return Reach(np.inf, 0.0, 0.0)
         found = [reference.find_reach(inputs) for inputs, _ in self.made]
-        return Reach(min(r.highest for r in found), max(r.lowest_row for r in found))
+        return Reach(
+            min(r.highest for r in found),
+            max(r.lowest_row for r in found),
+            min(r.lead for r in found),
+        )
 
 
 def _try_scale(state: Calibration, draws: _Draws, precision: Precision) -> float:

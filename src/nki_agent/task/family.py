@@ -59,6 +59,11 @@ class FamilyScale:
     lean: float = 0.0
     """Inputs, weights and biases whose shift only moves the rows of scores that products make have
     a mean so many times as far below zero as they spread: some of those rows are far below zero."""
+    leads: bool = False
+    """Of some draws one is taken in which either half of a row of scores has its largest by far: a
+    maximum over the other half is no substitute (peaks.py)."""
+    sinks: bool = False
+    """Of some draws one is taken in which all scores of a row are far below zero."""
     slack: float = 1.0
 
     @property
@@ -82,6 +87,8 @@ BIG_SPIKED = (
 BIG_SHIFTED = FamilyScale(factor=16.0, offset=60.0)
 # So far below that e^88 is not reached by any value of a row; bfloat16 has a unit there.
 SUNK = -250.0
+# What only copies and selects loses nothing there, and paddings like -1000 or -65504 are found out.
+SUNK_EXACT = -1e5
 LEANS = (2.0, 4.0, 8.0, 16.0, 32.0)
 # Where a shift changes the result, as that of a query or a key, outliers stand out by a factor.
 OUTLIER = 64.0

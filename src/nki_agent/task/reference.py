@@ -59,6 +59,9 @@ class Reach(NamedTuple):
     """The largest finite one."""
     lowest_row: float
     """The least of all rows' largest, rows that are masked aside."""
+    lead: float
+    """By how much the largest of one half of a row is above that of the other, in the row where it
+    is most; the less of both halves."""
 
 
 @runtime_checkable

@@ -39,6 +39,7 @@ _RMS_NORMS = (nnf.rms_norm, torch.rms_norm)
 _RMS_EPS_INDEX = 3
 MASKED = -1e4
 """Scores from here down were masked."""
+HALVES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ class TorchReference:
         wide = _precise(Precision.DOUBLE, self.own_dtype)
         with settled(), wide, sdpa_kernel(SDPBackend.MATH), watching:
             self.call.run(self.entry, values)
-        return Reach(watching.highest, watching.lowest_row)
+        return Reach(watching.highest, watching.lowest_row, min(watching.leads))
 
     def record(self, inputs: Mapping[str, Array]) -> tuple[Results, Record]:
         """Run in its own precision and follow each operation, where PyTorch lets it be followed."""
@@ -192,6 +193,7 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.highest = 0.0
         self.lowest_row = 0.0
+        self.leads = [0.0, 0.0]
 
     @staticmethod
     def _should_skip_dynamo() -> bool:
@@ -207,7 +209,21 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
             rows = args[0].amax(args[1])
             seen = rows[rows > MASKED]
             self.lowest_row = min(self.lowest_row, float(seen.min()) if seen.numel() else 0.0)
+            self._compare_halves(args[0], args[1])
         return func(*args, **(kwargs or {}))
+
+    def _compare_halves(self, scores: torch.Tensor, dims: Any) -> None:
+        """Of rows along one axis; those that are masked in a half tell nothing."""
+        (dim, *others) = dims if isinstance(dims, list | tuple) and dims else [dims]
+        if others or not isinstance(dim, int) or scores.shape[dim] < HALVES:
+            return
+        size = scores.shape[dim]
+        first = scores.narrow(dim, 0, size // HALVES).amax(dim)
+        last = scores.narrow(dim, size // HALVES, size - size // HALVES).amax(dim)
+        ahead = (first - last)[(first > MASKED) & (last > MASKED)].nan_to_num(0.0, 0.0, 0.0)
+        if ahead.numel():
+            self.leads[0] = max(self.leads[0], float(ahead.max()))
+            self.leads[1] = max(self.leads[1], float(-ahead.min()))
 
 
 class _Widening(TorchFunctionMode):

@@ -18,13 +18,14 @@ from nki_agent.base.seeds import seed_for
 from nki_agent.task.cause import Context
 from nki_agent.task.comparison import Comparison, compare
 from nki_agent.task.family import TRIAL_FAMILIES, Family
+from nki_agent.task.peaks import draw_trial
 from nki_agent.task.reference import Precision, Results
 from nki_agent.task.task import Output, ShapeSet, Task
 from nki_agent.task.tolerance import Tolerance
 
 Array = NDArray[Any]
 
-TRIALS_VERSION = 3
+TRIALS_VERSION = 4
 """Rises when a root seed draws other inputs or sets other limits; verdicts of both are not one."""
 
 
@@ -40,7 +41,7 @@ class Trial:
     def inputs(self, task: Task) -> dict[str, Array]:
         """The tensor arguments by name, in their order and their stored dtype; fresh each call."""
         shapes = shapes_named(task, self.shapes)
-        return shapes.sampler.draw(self.seed, shapes.scale_of(self.family))
+        return draw_trial(shapes, self.seed, shapes.scale_of(self.family))
 
     def tolerance(self, task: Task, output: Output) -> Tolerance:
         """The limits for one output, with the slack of the trial's family."""

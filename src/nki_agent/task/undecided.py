@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from nki_agent.base.seeds import rng_for
 from nki_agent.isa.dtype import DType
 from nki_agent.task.comparison import ordinals
+from nki_agent.task.moving import move_inputs
 from nki_agent.task.reference import Precision
 from nki_agent.task.task import Output, ShapeSet, Task
 from nki_agent.task.tolerance import (
@@ -108,8 +109,5 @@ def _moved_runs(
     reals = [t.name for t in shapes.tensors if t.dtype.is_float]
     for number in range(NUM_RUNS):
         rng = rng_for(trial.seed, "tie", number)
-        moved = dict(inputs)
-        for name in reals:
-            noise = rng.standard_normal(inputs[name].shape, dtype=np.float32)
-            moved[name] = inputs[name].astype(np.float64) * (1.0 + MOVED_BY * noise)
+        moved = move_inputs(inputs, reals, by=MOVED_BY, rng=rng)
         yield arrange(shapes, shapes.reference.run(moved, precision=Precision.DOUBLE))
