@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nki_agent.corpus.card import WHY, write_card
 from nki_agent.corpus.freeze import Recipe
-from nki_agent.corpus.page import write_stats_page
+from nki_agent.corpus.page import draw_counts, write_stats_page
 from nki_agent.corpus.record import Family, Reason, Rejection
 from nki_agent.corpus.stats import count_tasks
 from tests.corpus.test_freeze import TASKS
@@ -50,3 +50,8 @@ def test_page_escapes_what_rows_say_and_loads_nothing() -> None:
     assert "A &lt;b&gt; corpus" in page
     assert "http" not in page.replace("http-equiv", "")
     assert page.count("<svg") == page.count("</svg>") >= 11
+
+
+def test_name_that_is_cut_stays_whole_markup() -> None:
+    drawn = draw_counts({"a" * 20 + "<&>" * 4: 1}, title="Names")
+    assert f">{'a' * 20}&lt;&amp;…</text>" in drawn

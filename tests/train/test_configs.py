@@ -60,6 +60,16 @@ def test_dry_run_fails_where_a_gpu_has_too_little(tmp_path: Path) -> None:
     assert "a GPU has 16 GiB" in done.stderr
 
 
+def test_dry_run_says_that_its_data_is_not_there_yet(tmp_path: Path) -> None:
+    text = (CONFIGS / "sft-qwen3-coder-30b.toml").read_text("utf-8")
+    path = tmp_path / "here.toml"
+    for data, is_missing in (("not-there", True), (str(tmp_path), False)):
+        path.write_text(text.replace('path = "corpus"', f'path = "{data}"'), "utf-8")
+        done = CliRunner().invoke(app, ["sft", str(path), "--dry-run"])
+        assert done.exit_code == 0
+        assert ("not-there, is not there yet" in done.stderr) == is_missing
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

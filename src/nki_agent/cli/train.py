@@ -136,6 +136,7 @@ def _sft(path: Path, out: Path | None, *, dry_run: bool, as_json: bool) -> ExitC
     config = read_config(path, SftConfig)
     require_packages()
     if dry_run:
+        _note_missing(Path(config.data.path))
         return _plan(config, tokens=config.batch * config.data.max_tokens, as_json=as_json)
     module = importlib.import_module("nki_agent.train.sft")
     module.require_ready(config)
@@ -154,6 +155,7 @@ def _grpo(path: Path, out: Path | None, *, dry_run: bool, as_json: bool) -> Exit
     config = read_config(path, GrpoConfig)
     require_packages()
     if dry_run:
+        _note_missing(Path(config.tasks))
         tokens = config.batch * config.generation.completion_tokens
         return _plan(config, tokens=tokens, as_json=as_json)
     module = importlib.import_module("nki_agent.train.grpo")
@@ -197,6 +199,12 @@ def _train(folder: TrainingFolder, run: Any, *, as_json: bool) -> ExitCode:
             show(f"{name:<26}{value:,}")
     show(f"{'model':<26}{folder.model}")
     return ExitCode.RIGHT
+
+
+def _note_missing(path: Path) -> None:
+    """A dry run needs no data, and often comes first."""
+    if not path.exists():
+        say(f"note: the data of this config, {path}, is not there yet; a run needs it")
 
 
 def _plan(config: SftConfig | GrpoConfig, *, tokens: int, as_json: bool) -> ExitCode:

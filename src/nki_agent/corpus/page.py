@@ -14,7 +14,7 @@ from nki_agent.base.diagnostic import clean
 from nki_agent.corpus.card import WHY
 from nki_agent.corpus.stats import Stats
 
-WIDTH, NAME_WIDTH, COUNT_WIDTH = 420, 130, 96
+WIDTH, NAME_WIDTH, COUNT_WIDTH = 460, 176, 96
 LINE, BAR = 22, 14
 OPERATORS_SHOWN = 30
 PATTERNS_SHOWN = 30
@@ -86,12 +86,13 @@ def draw_counts(counts: Mapping[str, int], *, title: str, total: int = 0, kind: 
     most = max([1, *counts.values()])
     room = WIDTH - NAME_WIDTH - COUNT_WIDTH
     parts = []
-    for number, (name, count) in enumerate(counts.items()):
+    for number, (key, count) in enumerate(counts.items()):
         middle = number * LINE + LINE / 2
-        shown = escape(clean(name))
+        name = clean(key)
+        shown = escape(name)
         words = f"{count:,} ({count / total:.1%})"
         parts.append(
-            f'<text class="name" x="{NAME_WIDTH - 8}" y="{middle}">{_cut(shown)}</text>'
+            f'<text class="name" x="{NAME_WIDTH - 8}" y="{middle}">{escape(_cut(name))}</text>'
             f'<rect class="{kind}" x="{NAME_WIDTH}" y="{middle - BAR / 2}" height="{BAR}"'
             f' width="{max(1.0, room * count / most):.1f}" rx="2">'
             f"<title>{shown}: {words}</title></rect>"
@@ -104,7 +105,8 @@ def draw_counts(counts: Mapping[str, int], *, title: str, total: int = 0, kind: 
     )
 
 
-NAME_CHARACTERS = 19
+NAME_CHARACTERS = 23
+"""That fit on the left, be they wide ones."""
 
 
 def _cut(text: str) -> str:
