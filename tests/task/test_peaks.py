@@ -105,3 +105,19 @@ def test_untrusted_task_draws_what_a_trusted_one_does() -> None:
     with TaskHost() as host:
         drawn = trial.inputs(load_untrusted_task(path, host=host))
     assert all(np.array_equal(drawn[name], wanted[name]) for name in wanted)
+
+
+def test_maximum_from_zero_behind_a_linear_layer_fails_in_nearly_every_low_trial() -> None:
+    task = load_task(find_path("l2-linear-softmax"))
+    seen = []
+    for seed in SEEDS:
+        (trial,) = [t for t in make_trials(task, seed) if t.family is Family.LOW]
+        inputs = trial.inputs(task)
+        scores = inputs["x"].astype(np.float64) @ inputs["weight"]
+        seen.append((scores.max(axis=-1) < UNDERFLOWS_BY).any())
+    assert sum(seen) >= len(seen) - 1
+
+
+def test_low_trials_are_only_where_big_ones_have_no_row_below_zero() -> None:
+    families = [t.family for t in make_trials(load_task(find_path("l2-sdpa-full-bf16")), 1)]
+    assert Family.LOW not in families

@@ -61,11 +61,14 @@ def _describe_rule(limits: Tolerance) -> str:
 
 def _describe_scales(task: Task) -> str:
     parts = []
-    for family in (Family.BIG, Family.TINY):
+    for family in (Family.BIG, Family.TINY, Family.LOW):
+        if family is Family.LOW and family not in task.dev.scales:
+            continue
         scale = task.dev.scale_of(family)
         offset = f" {scale.offset:+g}" if scale.offset else ""
         offset += f", ±{scale.spike:g} at places" if scale.spike else ""
         offset += f", ×±{scale.outlier:g} at places" if scale.outlier else ""
+        offset += ", rows of scores below zero" if scale.lean else ""
         slack = f", tolerance ×{scale.slack:g}" if scale.slack != 1.0 else ""
         parts.append(f"one {family} (inputs ×{scale.factor:g}{offset}{slack})")
     return ", ".join(parts)

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError
-from nki_agent.task.calibration import is_finite
 from nki_agent.task.subject import FAILS_BY, MATTERS_BY, Check, LintFinding, Subject
 from nki_agent.task.task import Output, TensorArgument
 from nki_agent.task.tolerance import Gate
 from nki_agent.task.trial import expected, round_results
+from nki_agent.task.trying import is_finite
 
 Array = NDArray[Any]
 

@@ -17,6 +17,8 @@ class Family(StrEnum):
     STANDARD = "standard"
     BIG = "big"
     TINY = "tiny"
+    LOW = "low"
+    """Rows of scores far below zero, for tasks whose big trials have none: a sixth trial."""
 
 
 TRIAL_FAMILIES = (Family.STANDARD, Family.STANDARD, Family.STANDARD, Family.BIG, Family.TINY)
@@ -130,6 +132,8 @@ TINY_LADDER = (
     FamilyScale(factor=1e-2),
     FamilyScale(factor=1e-1),
 )
+# Where outliers of weights go to both sides, no row is below zero among them.
+LOW_LADDER = tuple(FamilyScale(factor=8.0, lean=lean, sinks=True) for lean in LEANS)
 # For tasks too large to try the reference on: mild enough for nearly all.
 BIG_UNTRIED = FamilyScale(factor=4.0, slack=5.0)
 TINY_UNTRIED = FamilyScale(factor=1e-2)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError
 from nki_agent.base.seeds import rng_for
-from nki_agent.task.calibration import is_finite
 from nki_agent.task.conditioning import HONEST_SHARE
 from nki_agent.task.family import Family
 from nki_agent.task.firstrun import find_changed
@@ -19,6 +18,7 @@ from nki_agent.task.subject import Check, LintFinding, Subject
 from nki_agent.task.task import Output
 from nki_agent.task.tolerance import Gate
 from nki_agent.task.trial import expected, round_results, stand_in
+from nki_agent.task.trying import is_finite
 
 Array = NDArray[Any]
 

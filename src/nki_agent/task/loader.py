@@ -22,7 +22,7 @@ from nki_agent.task.arguments import (
     make_numpy_parts,
     make_torch_parts,
 )
-from nki_agent.task.calibration import CANCELLING, Calibration, calibrate
+from nki_agent.task.calibration import CANCELLING, calibrate
 from nki_agent.task.choice import choose_tolerance
 from nki_agent.task.declaration import DEV, ODD, PERF, Sizes
 from nki_agent.task.declared import at_scales_of, make_shapes, require_declared
@@ -50,6 +50,7 @@ from nki_agent.task.task import (
     Work,
 )
 from nki_agent.task.tolerance import ToleranceClass
+from nki_agent.task.trying import Calibration
 from nki_agent.task.userfile import read_user_file
 from nki_agent.task.values import has_torch_type
 from nki_agent.task.work import in_tolerated_formats, make_work

@@ -146,6 +146,9 @@ def _guess_not_finite(case: Case) -> Guess:
         case Family.TINY:
             text = f"{where}, on tiny inputs only: an epsilon is missing in a divisor or root"
             return Guess(cause=Cause.MISSING_EPSILON, text=text)
+        case Family.LOW:
+            text = f"{where}, on rows far below zero only: a row maximum must not start at 0"
+            return Guess(cause=Cause.MISSING_MAXIMUM, text=text)
         case Family.STANDARD:
             if np.isnan(actual).all():
                 return Guess(cause=Cause.UNWRITTEN, text="never written, or NaN throughout")

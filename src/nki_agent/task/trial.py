@@ -60,9 +60,12 @@ def shapes_named(task: Task, name: str) -> ShapeSet:
 def make_trials(task: Task, root_seed: int, *, shapes: str | None = None) -> tuple[Trial, ...]:
     """Five trials: three standard, one big, one tiny; at the dev shapes unless told otherwise.
 
+    A sixth has rows of scores far below zero, where a task has a scale for that.
+
     Where a claim of speed needs one trial at the perf shapes, take the first of these.
     """
     name = task.dev.name if shapes is None else shapes
+    more = [Family.LOW] if Family.LOW in shapes_named(task, name).scales else []
     return tuple(
         Trial(
             index=index,
@@ -70,7 +73,7 @@ def make_trials(task: Task, root_seed: int, *, shapes: str | None = None) -> tup
             seed=seed_for(root_seed, task.id, name, "trial", index),
             shapes=name,
         )
-        for index, family in enumerate(TRIAL_FAMILIES)
+        for index, family in enumerate([*TRIAL_FAMILIES, *more])
     )
 
 

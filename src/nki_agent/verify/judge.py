@@ -145,7 +145,7 @@ class Judge:
     def judge(
         self, kernel: Kernel, task: Task, *, root_seed: int, scope: Scope = Scope.PROOF
     ) -> Verdict:
-        """The full verdict: five trials at the dev shapes, one at every other one of the scope.
+        """The full verdict: five or six trials at the dev shapes, one at every other of the scope.
 
         Its speed is that at the perf shapes where the scope has them, else at the dev shapes.
 
