@@ -282,3 +282,31 @@ def test_what_takes_zero_for_the_least_value_is_wrong_in_the_big_trial(
     text, mutant = FROM_ZERO[name]
     for seed in range(4):
         assert not judge(load_torch(text), Family.BIG, mutant, seed=seed).right
+
+
+ELEMENTWISE: dict[str, tuple[str, Any]] = {
+    "softplus": ("functional.softplus(x)", lambda x: np.log1p(np.exp(x))),
+    "sigmoid": ("torch.sigmoid(x)", lambda x: np.exp(x) / (1 + np.exp(x))),
+    "tanh": ("torch.tanh(x)", lambda x: (np.exp(2 * x) - 1) / (np.exp(2 * x) + 1)),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_function_that_overflows_on_the_way_is_wrong_on_big_values(
+    load_torch: Load, name: str
+) -> None:
+    call, written_out = ELEMENTWISE[name]
+    task = load_torch(one(call))
+    assert all(not judge(task, Family.BIG, written_out, seed=seed).right for seed in range(4))
+
+
+@pytest.mark.parametrize("call", ["x.amin(-1)", "x.amax(-1)", "torch.sort(x, -1)[0]"])
+def test_what_only_selects_meets_rows_far_from_zero_on_both_sides(
+    load_torch: Load, call: str
+) -> None:
+    task = load_torch(one(call))
+    (trial,) = [t for t in make_trials(task, 2) if t.family is Family.BIG]
+    rows = trial.inputs(task)["x"]
+    far = 1e4
+    assert (rows.max(axis=-1) < -far).any()
+    assert (rows.min(axis=-1) > far).any()

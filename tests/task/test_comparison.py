@@ -311,3 +311,14 @@ def test_peaked_bfloat16_softmax_rounded_once_is_right() -> None:
     worst = np.unravel_index(wanted.argmax(), wanted.shape)
     actual[worst] = actual[worst] * 1.2
     assert not judge(wanted, actual, dtype=DType.BFLOAT16, name=ToleranceClass.B1).right
+
+
+def test_row_that_cancels_to_nothing_keeps_a_rounding_of_its_terms() -> None:
+    wanted = rng_for(3, "rows").standard_normal((12, 40))
+    wanted[0] = 0.0
+    tolerance = tolerance_for(ToleranceClass.F3, DType.FLOAT32)
+    for share, is_right in ((2.0, True), (2000.0, False)):
+        actual = wanted.astype(np.float32)
+        actual[0] = share * np.finfo(np.float32).eps * 12
+        found = compare(wanted, actual, dtype=DType.FLOAT32, tolerance=tolerance)
+        assert found.right == is_right

@@ -257,3 +257,14 @@ def test_tasks_are_loaded_and_run_by_several_threads(write: Write) -> None:
         found = list(pool.map(work, [path, other] * 12))
     assert all(np.array_equal(a, found[0]) for a in found[::2])
     assert all(np.array_equal(a, found[1]) for a in found[1::2])
+
+
+@pytest.mark.parametrize("name", ["index", "integers", "unique", "lengths"])
+@pytest.mark.parametrize("seed", range(4))
+def test_whole_numbers_hold_both_ends_of_their_range(name: str, seed: int) -> None:
+    bounds = {"index": (400,), "integers": (-3, 400), "unique": (400,), "lengths": (400,)}[name]
+    ends = {"index": {0, 399}, "integers": {-3, 400}, "unique": {0, 399}, "lengths": {1, 400}}[name]
+    drawn = NamedRecipe(name=name, bounds=bounds).draw(
+        rng_for(seed, name), (5,), strength=STANDARD_STRENGTH
+    )
+    assert ends <= set(drawn.tolist())

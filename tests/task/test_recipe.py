@@ -163,3 +163,15 @@ def test_separated_rows_keep_their_order_and_nearly_their_values() -> None:
     assert np.allclose(found, given, rtol=1e-6, atol=1e-30)
     assert np.array_equal(found[1], given[1])
     assert not ((found != 0) & (np.abs(found) < np.finfo(np.float32).tiny)).any()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whole_numbers_hold_both_ends_of_their_range(seed: int) -> None:
+    sample = np.array([0, 999, 5], dtype=np.int32)
+    drawn = draw(
+        infer_profile(sample[[0, 1, 1, 2]]),
+        sample[[0, 1, 1, 2]],
+        rng_for(seed, "x"),
+        strength=PLAIN,
+    )
+    assert {0, 999} <= set(drawn.tolist())

@@ -51,6 +51,8 @@ FLOPS_MAX = 4_000_000_000
 CANCELLING = frozenset({"asinh", "atanh", "elu", "expm1", "log1p", "sinh"})
 """Functions that the chip lacks: a plain kernel takes a difference (`exp(x) - 1`), which loses the
 last digits near zero, where the reference does not."""
+STRUCTURE_DRAWS = 8
+"""Draws of values that mean something together: a few may fit by chance."""
 DEPENDS_MAX = 16
 """Arguments whose influence is tried one by one; of more, the forward inputs only."""
 _VARIATIONS = {
@@ -116,7 +118,7 @@ def _draw_extremes(state: Calibration) -> Iterator[dict[str, Array]]:
     yield state.draw(name="high", factor=SCALE_HIGH)
     yield state.draw(name="low", factor=SCALE_LOW)
     if any(_keep_structure(source) is not source for source in state.sampler.sources):
-        for number in range(NUM_DRAWS):
+        for number in range(STRUCTURE_DRAWS):
             yield state.draw(name=f"structure {number}")
 
 

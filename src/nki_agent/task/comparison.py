@@ -22,6 +22,7 @@ from nki_agent.task.pattern import Pattern, guess_pattern
 from nki_agent.task.picture import draw_tile
 from nki_agent.task.region import name_tile
 from nki_agent.task.tolerance import (
+    CHAIN_ROW_FLOOR,
     CODE_STEPS,
     POINT_FACTOR,
     ROW_FACTOR,
@@ -48,6 +49,8 @@ _MATRIX_RANK = 2
 _ONE_BYTE = 1
 AVERAGE_SHARE = 0.3
 """Part of the average row's norm that the typical row's is at least taken to be."""
+VANISHED = 1e-4
+"""A row that is so small beside the typical one has cancelled, or holds nothing."""
 OWN_FLOOR = 0.1
 """Part of the root mean square that an element's own size is at least taken to be."""
 
@@ -463,8 +466,10 @@ def _row_relative(row_error: Reals, row_wanted: Reals, share: float) -> Reals:
     That is the median, or a share of the average where most rows are next to nothing.
     """
     average = float(np.sqrt(np.mean(np.square(row_wanted))))
-    floor = share * max(float(np.median(row_wanted)), AVERAGE_SHARE * average)
-    relative: Reals = row_error / np.maximum(row_wanted, max(floor, TINY))
+    typical = max(float(np.median(row_wanted)), AVERAGE_SHARE * average)
+    # What cancels to nothing keeps a rounding of its terms, which were of the size of the others.
+    shares = np.where(row_wanted < VANISHED * typical, CHAIN_ROW_FLOOR, share)
+    relative: Reals = row_error / np.maximum(row_wanted, np.maximum(shares * typical, TINY))
     return relative
 
 

@@ -89,8 +89,10 @@ BIG_SPIKED = (
 BIG_SHIFTED = FamilyScale(factor=16.0, offset=60.0)
 # So far below that e^88 is not reached by any value of a row; bfloat16 has a unit there.
 SUNK = -250.0
-# What only copies and selects loses nothing there, and paddings like -1000 or -65504 are found out.
-SUNK_EXACT = -1e5
+# What only copies and selects loses nothing so far from zero, to either side: paddings like -1000
+# or 65504 are found out. Nearer where an order is asked for: values of a row stay distinct.
+FAR_EXACT = 1e5
+FAR_ORDERED = 2e4
 LEANS = (2.0, 4.0, 8.0, 16.0, 32.0)
 # Where a shift changes the result, as that of a query or a key, outliers stand out by a factor.
 OUTLIER = 64.0
@@ -113,6 +115,11 @@ BIG_OUTLYING = (
 BIG_CHOOSING = (
     FamilyScale(factor=8.0, outlier=16 * OUTLIER),
     FamilyScale(factor=8.0, outlier=4 * OUTLIER),
+)
+# Where each element is for itself: what writes out `exp` overflows there.
+BIG_ELEMENTWISE = (
+    FamilyScale(factor=8.0, outlier=OUTLIER / 2),
+    FamilyScale(factor=8.0, outlier=OUTLIER / 4),
 )
 BIG_LADDER = (
     FamilyScale(factor=8.0),

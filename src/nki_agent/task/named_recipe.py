@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nki_agent.base.errors import TaskError
-from nki_agent.task.recipe import Strength
+from nki_agent.task.recipe import ENDS, Strength, put_ends
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -148,11 +148,12 @@ def _mask(rng: np.random.Generator, shape: Shape, _bounds: tuple[int, ...]) -> A
 
 
 def _index(rng: np.random.Generator, shape: Shape, bounds: tuple[int, ...]) -> Array:
-    return rng.integers(0, bounds[0], shape)
+    return put_ends(rng.integers(0, bounds[0], shape), 0, bounds[0] - 1, rng)
 
 
 def _integers(rng: np.random.Generator, shape: Shape, bounds: tuple[int, ...]) -> Array:
-    return rng.integers(bounds[0], bounds[1] + 1, shape)
+    low, high = bounds
+    return put_ends(rng.integers(low, high + 1, shape), low, high, rng)
 
 
 def _unique(rng: np.random.Generator, shape: Shape, bounds: tuple[int, ...]) -> Array:
@@ -162,7 +163,10 @@ def _unique(rng: np.random.Generator, shape: Shape, bounds: tuple[int, ...]) -> 
             f"`unique({bounds[0]})` cannot fill the shape {list(shape)}",
             hint="its bound must be at least the number of elements",
         )
-    return rng.choice(bounds[0], size=count, replace=False).reshape(shape)
+    if count < ENDS:
+        return rng.choice(bounds[0], size=count, replace=False).reshape(shape)
+    inner = 1 + rng.choice(bounds[0] - ENDS, size=count - ENDS, replace=False)
+    return rng.permutation(np.concatenate([[0, bounds[0] - 1], inner])).reshape(shape)
 
 
 def _segments(rng: np.random.Generator, shape: Shape, bounds: tuple[int, ...]) -> Array:
@@ -177,6 +181,7 @@ def _lengths(rng: np.random.Generator, shape: Shape, bounds: tuple[int, ...]) ->
     """Two and two of them add up to high + 1, so that every trial asks for the same work."""
     lengths = rng.integers(1, bounds[0] + 1, math.prod(shape))
     half = lengths.size // 2
+    lengths[: min(half, 1)] = 1  # and the whole length beside it
     lengths[lengths.size - half :] = bounds[0] + 1 - lengths[:half]
     return rng.permutation(lengths).reshape(shape)
 
@@ -232,9 +237,27 @@ _KINDS: Final = (
     Kind(name="cosine", draw=_rotary(np.cos), about="rotary table"),
     Kind(name="sine", draw=_rotary(np.sin), about="the rotary table beside `cosine`"),
     Kind(name="mask", draw=_mask, is_whole=True, about="0 or 1, at least one 1 a row"),
-    Kind(name="index", draw=_index, is_whole=True, num_bounds=1, about="0 to high - 1"),
-    Kind(name="integers", draw=_integers, is_whole=True, num_bounds=2, about="low to high"),
-    Kind(name="unique", draw=_unique, is_whole=True, num_bounds=1, about="none twice"),
+    Kind(
+        name="index",
+        draw=_index,
+        is_whole=True,
+        num_bounds=1,
+        about="0 to high - 1, both among them",
+    ),
+    Kind(
+        name="integers",
+        draw=_integers,
+        is_whole=True,
+        num_bounds=2,
+        about="low to high, both among them",
+    ),
+    Kind(
+        name="unique",
+        draw=_unique,
+        is_whole=True,
+        num_bounds=1,
+        about="none twice, from 0 to high - 1, both among them",
+    ),
     Kind(
         name="segments",
         draw=_segments,

@@ -27,6 +27,7 @@ ZERO_SPREAD = 0.1
 """Standard deviation around zero, for biases."""
 CLIP = 3.0
 """Draws around a constant stay within this many deviations, so that they keep its sign."""
+ENDS = 2
 SIMPLEX_SLACK = 1e-3
 """How close to one the rows of probabilities sum."""
 NUM_LEVELS_MAX = 2
@@ -163,8 +164,16 @@ def draw(profile: Profile, given: Array, rng: np.random.Generator, *, strength: 
         case Recipe.SORTED:
             return _draw_sorted(given, rng)
         case Recipe.RANGE | Recipe.WHOLE:
-            high = int(profile.high) + 1
-            return rng.integers(int(profile.low), high, given.shape).astype(given.dtype)
+            low, high = int(profile.low), int(profile.high)
+            whole = put_ends(rng.integers(low, high + 1, given.shape), low, high, rng)
+            return whole.astype(given.dtype)
+
+
+def put_ends(values: Array, low: int, high: int, rng: np.random.Generator) -> Array:
+    """The values with both ends of their range among them: first and last entries of a table."""
+    if values.size >= ENDS:
+        values.ravel()[rng.permutation(values.size)[:ENDS]] = low, high
+    return values
 
 
 def _last_long_axis(shape: tuple[int, ...]) -> int:

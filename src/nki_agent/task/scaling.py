@@ -26,6 +26,7 @@ from nki_agent.base.seeds import seed_for
 from nki_agent.task.conditioning import HONEST_SHARE, SLACKS, is_narrow, need_of, slack_for
 from nki_agent.task.family import (
     BIG_CHOOSING,
+    BIG_ELEMENTWISE,
     BIG_GRID,
     BIG_LADDER,
     BIG_LOUD,
@@ -33,12 +34,13 @@ from nki_agent.task.family import (
     BIG_SHIFTED,
     BIG_SPIKED,
     BIG_WEIGHED,
+    FAR_EXACT,
+    FAR_ORDERED,
     LEANS,
     LOW_LADDER,
     OUTLIER_SLACK,
     STANDARD_SCALE,
     SUNK,
-    SUNK_EXACT,
     TINY_LADDER,
     TINY_ZEROED,
     Family,
@@ -118,6 +120,8 @@ def _list_outlying(state: Calibration) -> Rungs:
     # Among outliers, what an order decides hangs on roundings.
     if state.weighs or (state.reduces and not state.picks):
         rungs += BIG_OUTLYING
+    if not (state.reduces or state.has_matmul or state.orders):
+        rungs += BIG_ELEMENTWISE
     grid = BIG_GRID if state.compares else 0.0
     return tuple(replace(rung, grid=grid) for rung in rungs)
 
@@ -163,9 +167,10 @@ def _look_at_draws(state: Calibration, scale: FamilyScale) -> FamilyScale:
 def _sink(state: Calibration, rung: FamilyScale, *, factor: float, slack: float) -> FamilyScale:
     """The same with rows far below zero, where honest kernels need no wider limits for it."""
     if rung.offset:
-        # So far below, values of a row become equal: their order would be nobody's.
-        is_exact = state.tolerance is ToleranceClass.EX and not state.orders
-        tries = [replace(rung, sunk=SUNK_EXACT if is_exact else SUNK)]
+        tries = [replace(rung, sunk=SUNK)]
+        if state.tolerance in {ToleranceClass.EX, ToleranceClass.IX}:
+            far = FAR_ORDERED if state.orders else FAR_EXACT
+            tries.insert(0, replace(rung, offset=far, sunk=-far))
     elif rung.outlier and any(source.is_shiftable for source in state.sampler.sources):
         tries = [replace(rung, lean=lean) for lean in LEANS]
     else:
@@ -173,7 +178,9 @@ def _sink(state: Calibration, rung: FamilyScale, *, factor: float, slack: float)
     for low in tries:
         needed = _try_all(state, low, factor=factor)
         if slack_for(needed) > slack or needed > SLACKS[-1]:
-            return rung
+            if low.lean:
+                return rung
+            continue
         if not low.lean or _reaches_down(state, low):
             return low
     return rung
