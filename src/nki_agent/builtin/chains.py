@@ -17,6 +17,7 @@ from nki_agent.builtin.balance import Estimate
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Choices, Phases
+from nki_agent.builtin.columns import take_columns
 from nki_agent.builtin.graph import (
     ELEMENTWISE,
     Graph,
@@ -32,10 +33,12 @@ from nki_agent.builtin.pacing import Pacer
 from nki_agent.builtin.plan import AttentionPlan, Stored
 from nki_agent.builtin.products import product_dtype, short_rows
 from nki_agent.builtin.pruning import prune
+from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.small_attention import SmallAttentionPlanner
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.stages import Group, StageKind
 from nki_agent.builtin.tile_steps import (
+    Access,
     Activate,
     AffineSelect,
     Combine,
@@ -57,6 +60,8 @@ MATRIX_RANK = 2
 GAIN_MIN = 2
 """How many times more elements lie between than the operands and the result have together."""
 NODES_MAX = 24
+SHARED_PART = 0.25
+"""Part of SBUF that a product which heads share may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +317,13 @@ class ChainPlanner(AttentionPlanner):
         if weights.kind is not Kind.FULL or weights.in_psum or weights.dtype is not value_dtype:
             raise UnsupportedError(self.out.origin, "its weights are the same for all queries")
         levels = [list(steps) for steps in lowering.levels]
+        q, k = self._operand(space, q_id), self._operand(space, k_id)
+        is_shared = self._is_shared(q, k)
+        if is_shared:
+            kept = {product: replace(product, in_psum=False)}
+            levels[-1] = [with_tiles(step, kept) for step in levels[-1]]
+            product = kept[product]
+        columns, levels[-1] = take_columns(levels[-1])
         bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
         estimate = Estimate(self.chip, bank, len(self.captured.graphs))
         paced = Pacer(
@@ -329,8 +341,8 @@ class ChainPlanner(AttentionPlanner):
         return ChainPlan(
             title=describe(self.captured, (*self.group.nodes, self.out.id)),
             batch=tuple(group_size(g, space.sizes) for g in space.batch),
-            q=self._operand(space, q_id),
-            k=self._operand(space, k_id),
+            q=q,
+            k=k,
             v=self._operand(space, v_id),
             out=self._result(space),
             dtype=product_dtype(self.graph, self.node),
@@ -343,9 +355,23 @@ class ChainPlanner(AttentionPlanner):
             rows_each=short_rows(choices, self.graph[q_id].dtype, depth, self.chip),
             product=product,
             weights=weights,
+            is_shared=is_shared,
+            columns=columns,
             levels=tuple(tuple(steps) for steps in levels),
             cuts=paced.cuts,
             ahead=_keys_ahead(levels[-1], weights),
+        )
+
+    def _is_shared(self, *operands: Access) -> bool:
+        """Whether the innermost batch shares the product, and SBUF has room for all of it."""
+        lanes, room = self.chip.partitions, self.chip.sbuf_usable_partition_bytes * SHARED_PART
+        heads = [a.strides[-MATRIX_RANK - 1 : -MATRIX_RANK] for a in operands]
+        if any(any(stride) for strides in heads for stride in strides) or not heads[0]:
+            return False
+        sizes = [g[self.node.id].shape for g in self.captured.graphs]
+        return all(
+            -(-keys // lanes) * queries * DType.FLOAT32.itemsize <= room
+            for *_, keys, queries in sizes
         )
 
     def _num_blocks(self, graph: Graph, bank: int) -> int:

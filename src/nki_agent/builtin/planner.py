@@ -21,6 +21,7 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.hiding import hide_late
 from nki_agent.builtin.in_order import reduce_in_order
 from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.lookup_rows import LookupPlanner
@@ -67,7 +68,7 @@ def plan_kernel(
     """
     _require_small(captured.graph)
     captured = _without_softmax(share_values(captured), chip, choices)
-    captured = patches_as_rows(captured)
+    captured = patches_as_rows(hide_late(captured))
     captured, chains = turn_chains(reduce_in_order(captured), chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
 
