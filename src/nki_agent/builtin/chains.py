@@ -127,6 +127,21 @@ def _lead(graph: Graph, view: int) -> tuple[int | None, ...] | None:
     return tuple(found) if [a for a in found if a is not None] == moving else None
 
 
+def _scaled_value(graph: Graph, chain: _Chain) -> tuple[int, int | None]:
+    """The values, and the factor of each key that they are multiplied by for this alone."""
+    value = graph[graph[chain.out].inputs[1]]
+    users = graph.users()
+    if value.op is not Op.BINARY or value.function != "multiply" or users[value.id] != [chain.out]:
+        return value.id, None
+    for at, source in enumerate(value.inputs):
+        factor, other = graph[source], graph[value.inputs[1 - at]]
+        is_column = len(factor.shape) > 1 and factor.shape[-1] == 1 < value.shape[-1]
+        is_alone = factor.op is not Op.CONST and value.id not in graph.outputs
+        if is_column and is_alone and other.shape == value.shape and other.dtype is value.dtype:
+            return other.id, source
+    return value.id, None
+
+
 def _gains(graphs: Sequence[Graph], chain: _Chain) -> bool:
     """Whether what lies between is the most of it at the largest sizes."""
     graph = max(graphs, key=lambda g: g[chain.weights].num_elems)
@@ -193,7 +208,12 @@ class _Turning:
         return graph, [_as_attention(graph, out) for out in _chain_ends(graph, builder, made)]
 
     def _chain(self, chain: _Chain) -> tuple[int, ...]:
-        turned: dict[int, int] = {chain.seen: self._product(chain)}
+        value, factor = _scaled_value(self.graph, chain)
+        product = self._product(chain)
+        if factor is not None:
+            # It rides along where the weights are made, and the values are read as they are.
+            product = self.builder.binary("multiply", product, self.new[factor])
+        turned: dict[int, int] = {chain.seen: product}
         for node_id in chain.between:
             node = self.graph[node_id]
             self.builder.origin = node.origin
@@ -207,7 +227,7 @@ class _Turning:
         rank = len(out.shape)
         order = [*range(rank - 2), rank - 1, rank - 2]
         across = self.builder.permute(turned[chain.weights], order)
-        self.new[out.id] = self.builder.repeat(out, [across, self.new[out.inputs[1]]])
+        self.new[out.id] = self.builder.repeat(out, [across, self.new[value]])
         return (self.new[out.id],)
 
     def _product(self, chain: _Chain) -> int:

@@ -12,8 +12,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from nki_agent.builtin.chain_plan import ChainPlan
-from nki_agent.builtin.columns import column_tiles, of_all_blocks
+from nki_agent.builtin.columns import column_tiles
 from nki_agent.builtin.plan import Plan
+from nki_agent.builtin.print_columns import LOAD_COLUMNS, ColumnPrinter
 from nki_agent.builtin.print_products import Loops, call_loader, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
@@ -69,21 +70,6 @@ MULTIPLY_KEYS = '''def multiply_keys(dst, k_turned, q_turned, depth, ahead):
             nisa.activation(
                 dst=dst[:rows, k0 // PARTITIONS, q0 : q0 + cols], op=nl.copy, data=product
             )
-'''
-LOAD_COLUMNS = '''def load_columns(dst, src):
-    """Loads src [N, 1] into dst [128, block of N], turned on the Tensor Engine: long runs."""
-    whole, rest = src.shape[0] // PARTITIONS, src.shape[0] % PARTITIONS
-    for b0 in range(0, whole, PARTITIONS):
-        count = min(PARTITIONS, whole - b0)
-        rows = nl.ndarray((count, PARTITIONS, 1), dtype=dst.dtype, buffer=nl.sbuf)
-        part = src[b0 * PARTITIONS : (b0 + count) * PARTITIONS, :]
-        nisa.dma_copy(dst=rows, src=part.reshape_dim(0, (count, PARTITIONS)))
-        turned = nl.ndarray((PARTITIONS, count), dtype=dst.dtype, buffer=nl.psum)
-        nisa.nc_transpose(dst=turned, data=rows[:, :, 0])
-        nisa.activation(dst=dst[:, b0 : b0 + count], op=nl.copy, data=turned)
-    if rest:
-        nisa.memset(dst=dst[:, whole:], value=0.0)
-        nisa.dma_copy(dst=dst[:rest, whole:], src=src[whole * PARTITIONS :, :])
 '''
 
 
@@ -151,10 +137,16 @@ class ChainPrinter:
             )
         ]
         self.shared_level = max(self.operands[0][-1], self.operands[1][-1])
-        loads = [step.access for step in plan.columns if isinstance(step, Load)]
-        self.column_level = max(map(_level_of, loads), default=-1)
+        self.column_printer = ColumnPrinter(
+            steps=plan.columns,
+            source=self.source,
+            scope=self.scope,
+            loops=self.loops,
+            rows=keys,
+            blocks="key_tiles",
+        )
         self.around = Regions(self.source, self.scope, self.loops.axes(keys, queries))
-        for steps in (*plan.levels, plan.columns):
+        for steps in plan.levels:
             for step in steps:
                 if isinstance(step, Load):
                     self.around.prepare(layout_of(step.access))
@@ -193,8 +185,7 @@ class ChainPrinter:
                 self._operand(*operand[:-1])
         if level == self.shared_level and self.plan.is_shared:
             self._products()
-        if level == self.column_level:
-            self._columns()
+        self.column_printer.print(level)
         if level < len(self.plan.batch):
             with self.loops.loop(level):
                 self._batch(level + 1)
@@ -210,18 +201,6 @@ class ChainPrinter:
         if self.plan.ahead is not None:
             ahead = self.scope.size(self.plan.ahead) if any(self.plan.ahead) else "0"
         self.source.add(f"multiply_keys(products, k_turned, q_turned, depth, {ahead})")
-
-    def _columns(self) -> None:
-        """One number for each key: a column for each block of keys."""
-        printer = StepPrinter(self.source, self.scope, row_level=self.last, cols="key_tiles")
-        windows = self.loops.windows(Window(count="num_keys"), Window(count="1"))
-        for step in map(of_all_blocks, self.plan.columns):
-            if not isinstance(step, Load):
-                printer.print(step, self.last - 1)
-                continue
-            printer.allocate(step.dst)
-            text = self.around.text(layout_of(step.access), windows)
-            self.source.add(f"load_columns({step.dst.name}, {text})")
 
     def _step(self, step: Step, level: int) -> None:
         """A step that belongs to all blocks."""
@@ -286,8 +265,7 @@ class ChainPrinter:
         given = ["k_turned[:, :, k0 : k0 + rows]", f"q_turned[:, :, {seen}]"]
         if plan.is_shared:
             given = [f"products[:rows, k0 // PARTITIONS, {seen}]"]
-        tile = "k0 // PARTITIONS"
-        given += [f"{t.name}[:rows, {tile} : {tile} + 1]" for t in self.columns]
+        given += [self.column_printer.part(tile, "k0 // PARTITIONS") for tile in self.columns]
         rows, cols = Window(start="k0", count="rows"), Window(start=first, count="cols")
         for access in self.parts:
             spread = "" if any(access.strides[-2]) else "rows"

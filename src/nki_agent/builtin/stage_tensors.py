@@ -47,7 +47,12 @@ def stage_reads(stage: Stage) -> list[str]:
         case PoolPlan():
             found = [stage.x]
         case AttentionPlan() | ChainPlan():
-            found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded(stage.levels)]
+            found = [
+                stage.q.tensor,
+                stage.k.tensor,
+                stage.v.tensor,
+                *_loaded((*stage.levels, *_columns(stage))),
+            ]
         case SmallAttentionPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded([stage.shared])]
         case ResidentPlan() | ResidentRowsPlan():
@@ -62,6 +67,10 @@ def _read_by_tail(stage: MatmulPlan | SmallProductPlan) -> list[str]:
         return []
     made = stage.tail.whole.access.tensor
     return [name for name in _loaded(stage.tail.levels) if name != made]
+
+
+def _columns(stage: AttentionPlan | ChainPlan) -> Sequence[Sequence[Step]]:
+    return (stage.columns,) if isinstance(stage, ChainPlan) else ()
 
 
 def _loaded(levels: Sequence[Sequence[Step]]) -> list[str]:
