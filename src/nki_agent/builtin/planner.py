@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nki_agent.builtin.across import make_across
 from nki_agent.builtin.attention import fits
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.chains import plan_both, turn_chains
@@ -68,7 +69,7 @@ def plan_kernel(
     """
     _require_small(captured.graph)
     captured = _without_softmax(share_values(captured), chip, choices)
-    captured = patches_as_rows(hide_late(captured))
+    captured = make_across(patches_as_rows(hide_late(captured)))
     captured, chains = turn_chains(reduce_in_order(captured), chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
 
