@@ -7,6 +7,7 @@ rewritten only where nobody reads them the other way, at every shape set.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -44,7 +45,7 @@ def make_across(captured: Captured) -> Captured:
 def _first(captured: Captured) -> Callable[[Graph], Graph] | None:
     """The next value to make across."""
     for node in captured.graph.nodes:
-        for kind in (_Transpose, _Operand):
+        for kind in (_Transpose, _Slice, _Operand):
             if all(kind(graph, graph[node.id]).fits() for graph in captured.graphs):
                 largest = max(captured.graphs, key=lambda g: sum(n.num_elems for n in g.nodes))
                 if kind(largest, largest[node.id]).gains():
@@ -82,6 +83,16 @@ def _is_swap(view: Node, base: Node) -> bool:
     return _walk(view.shape, view.strides) == _walk(*across)
 
 
+def _lies_across(graph: Graph, transpose: Node) -> bool:
+    """Whether what it turns lies row by row the other way."""
+    view = graph[transpose.inputs[0]]
+    wanted = contiguous_strides(_swapped(view.shape))
+    is_whole = graph.base(view.id).num_elems == view.num_elems and not view.offset
+    return is_whole and _walk(_swapped(view.shape), _swapped(_strides_of(view))) == _walk(
+        _swapped(view.shape), wanted
+    )
+
+
 @dataclass(slots=True)
 class _Turn:
     """One value of a graph, and all that must be made across with it."""
@@ -108,14 +119,17 @@ class _Turn:
             case Op.MATMUL:
                 self._turned[node_id] = None
                 return True
-            case Op.VIEW:
+            case Op.VIEW if self.graph.base(node_id).op is Op.MATMUL:
                 self._slices[node_id] = None
                 return self._is_slice(node)
+            case Op.VIEW:
+                whole = self.graph.base(node_id)
+                same = whole.shape == node.shape and not node.offset
+                is_same = same and node.strides == contiguous_strides(node.shape)
+                return is_same and whole.op is Op.TRANSPOSE and self._collect(whole.id)
             case Op.TRANSPOSE:
-                view = self.graph[node.inputs[0]]
-                base = self.graph.base(view.id)
                 self._crossed += 1
-                return _is_swap(view, base) and base.shape == _swapped(node.shape)
+                return _lies_across(self.graph, node)
             case _ if node.op in ELEMENTWISE:
                 self._turned[node_id] = None
                 return all(self._collect(source) for source in node.inputs)
@@ -220,20 +234,134 @@ class _Transpose(_Turn):
 
 
 @dataclass(slots=True)
+class _Slice(_Turn):
+    """A transpose of some columns of a product, all of whose readers take some columns."""
+
+    def fits(self) -> bool:
+        """Whether the product can be made across, in parts or whole."""
+        if self.node.op is not Op.TRANSPOSE:
+            return False
+        view = self.graph[self.node.inputs[0]]
+        base = self.graph.base(view.id)
+        if base.op is not Op.MATMUL or base.loop or base.id in self.graph.outputs:
+            return False
+        if not self._is_across(view):
+            return False
+        users = self.graph.users()
+        parts = [self.graph[p] for p in users[base.id]]
+        straight = [p for p in parts if self._is_slice(p)]
+        across = [p for p in parts if self._is_across(p)]
+        if len(straight) + len(across) != len(parts):
+            return False
+        readers = {self.graph[u].op for p in across for u in users[p.id]}
+        if not readers <= {Op.TRANSPOSE, Op.MATMUL}:
+            return False
+        return self._is_split or all(_feeds(self.graph, users[p.id], p.id) for p in straight)
+
+    @property
+    def _is_split(self) -> bool:
+        """Whether each part is a product of its own."""
+        base = self.graph.base(self.node.inputs[0])
+        parts = self.graph.users()[base.id]
+        widths = [self.graph[p].num_elems for p in parts]
+        turned = all(
+            self.graph[u].op is Op.TRANSPOSE
+            for p in parts
+            if self._is_across(self.graph[p])
+            for u in self.graph.users()[p]
+        )
+        return turned and len(parts) <= SLICES_MAX and sum(widths) <= base.num_elems
+
+    def _is_across(self, view: Node) -> bool:
+        """Whether a view walks the rows of some columns one column after the other."""
+        base = self.graph.base(view.id)
+        *batch, rows, cols = base.shape
+        steps = contiguous_strides(base.shape)
+        width = view.num_elems // max(1, math.prod(batch) * rows)
+        wanted = _walk((*batch, width, rows), (*steps[:-2], 1, cols))
+        return view.offset + width <= cols and _walk(view.shape, view.strides) == wanted
+
+    def gains(self) -> bool:
+        """Whether it is worth it at the largest sizes."""
+        base = self.graph.base(self.node.inputs[0])
+        return base.shape[-2] >= ROWS_MIN or all(size == 1 for size in base.shape[:-2])
+
+    def rewrite(self) -> Graph:
+        """The graph with the transpose made by the product."""
+        return self._copy(self._put_part if self._is_split else self._put_rows)
+
+    def _put_part(self, writer: _Writer, node: Node) -> int | None:
+        view = self.graph[self.node.inputs[0]]
+        base = self.graph.base(view.id)
+        if node.op is Op.VIEW and node.inputs[0] == base.id and self._is_slice(node):
+            return writer.columns(node)
+        if node.id != self.node.id:
+            return None
+        width = node.num_elems // (base.num_elems // base.shape[-1])
+        part = replace(
+            view, shape=(*base.shape[:-1], width), strides=contiguous_strides(base.shape)
+        )
+        across = writer.product(base, part)
+        if len(node.shape) == len(base.shape):
+            return across
+        return writer.view(across, node.shape, contiguous_strides(node.shape))
+
+    def _put_rows(self, writer: _Writer, node: Node) -> int | None:
+        """All columns are rows of one product."""
+        base = self.graph.base(self.node.inputs[0])
+        rows, cols = base.shape[-2:]
+        if node.id == base.id:
+            return writer.product(base, base)
+        if node.op is Op.TRANSPOSE and self.graph.base(node.inputs[0]).id == base.id:
+            view = self.graph[node.inputs[0]]
+        elif node.op is Op.VIEW and node.inputs[0] == base.id:
+            view = node
+        else:
+            return None
+        strides = tuple(_stride_across(step, rows, cols) for step in view.strides)
+        return writer.view(writer.new[base.id], view.shape, strides, view.offset * rows)
+
+
+def _stride_across(step: int, rows: int, cols: int) -> int:
+    """A stride of a product in the product that is made across: whole batches stay."""
+    if step % (rows * cols) == 0:
+        return step
+    return step // cols if step % cols == 0 else step * rows
+
+
+def _feeds(graph: Graph, users: Sequence[int], node_id: int) -> bool:
+    """Whether all of some readers are products with the value as rows."""
+    readers = [graph[u] for u in users]
+    return bool(readers) and all(
+        r.op is Op.MATMUL and not r.loop and r.inputs[0] == node_id != r.inputs[1] for r in readers
+    )
+
+
+@dataclass(slots=True)
 class _Operand(_Turn):
-    """An elementwise value that only products read, as their rows, made of transposes."""
+    """An elementwise value that products read as their rows, made of transposes."""
 
     def fits(self) -> bool:
         """Whether it can be replaced."""
-        if self.node.op not in ELEMENTWISE or not self._collect(self.node.id):
+        users = self.graph.users()
+        if self.node.op not in ELEMENTWISE or not _feeds(
+            self.graph, users[self.node.id], self.node.id
+        ):
             return False
-        users = self.graph.users()[self.node.id]
-        readers = [self.graph[u] for u in users]
-        as_rows = all(
-            r.op is Op.MATMUL and not r.loop and r.inputs[0] == self.node.id != r.inputs[1]
-            for r in readers
-        )
-        return bool(users) and as_rows and self._crossed > 0 and self._is_closed(set(users))
+        if not self._collect(self.node.id) or not self._crossed:
+            return False
+        readers = {
+            u
+            for n in self._turned
+            for u in users[n]
+            if _feeds(self.graph, [u], n) or self._is_back(self.graph[u])
+        }
+        return self._is_closed(readers)
+
+    def _is_back(self, view: Node) -> bool:
+        """Whether a view reads across what will lie that way."""
+        base = self.graph.base(view.id)
+        return _is_swap(view, base) and view.shape == _swapped(base.shape)
 
     def gains(self) -> bool:
         """Whether it is worth it at the largest sizes."""
@@ -244,7 +372,9 @@ class _Operand(_Turn):
         assert self.fits()
 
         def put(writer: _Writer, node: Node) -> int | None:
-            if node.id != self.node.id:
+            if node.op is Op.VIEW and node.inputs[0] in self._turned and self._is_back(node):
+                return writer.across(node.inputs[0])
+            if node.id not in self._turned or node.op is Op.MATMUL:
                 return None
             across = writer.across(node.id)
             made = writer.builder.nodes[across]
@@ -275,7 +405,7 @@ class _Writer:
             # The view that stands for a transpose walks its elements in their order.
             inputs = list(self.builder.nodes[inputs[0]].inputs)
         if node.id in self.straight:
-            return self._columns(node)
+            return self.columns(node)
         return self.builder.repeat(node, inputs)
 
     def view(self, source: int, shape: Shape, strides: Shape, offset: int = 0) -> int:
@@ -294,9 +424,9 @@ class _Writer:
 
     def _make(self, node: Node) -> int:
         if node.id in self.slices:
-            return self._product(self.graph.base(node.id), node)
+            return self.product(self.graph.base(node.id), node)
         if node.id in self.turned and node.op is Op.MATMUL:
-            return self._product(node, node)
+            return self.product(node, node)
         if node.id in self.turned:
             inputs = [self.across(source) for source in node.inputs]
             return self.builder.repeat(replace(node, shape=_swapped(node.shape)), inputs)
@@ -306,7 +436,12 @@ class _Writer:
                 shape = (*node.shape, 1)
             return self.builder.const(node.value, shape, node.dtype)
         if node.op is Op.TRANSPOSE:
-            return self.new[self.graph.base(node.inputs[0]).id]
+            shape = _swapped(node.shape)
+            base = self.new[self.graph.base(node.inputs[0]).id]
+            is_same = len(self.graph.base(node.inputs[0]).shape) == len(shape)
+            return base if is_same else self.view(base, shape, contiguous_strides(shape))
+        if self.graph.base(node.id).op is Op.TRANSPOSE and 1 not in node.shape[-2:]:
+            return self.across(self.graph.base(node.id).id)
         return self._flip(node, node.shape, _strides_of(node), node.offset)
 
     def _flip(self, node: Node, shape: Shape, strides: Shape, offset: int) -> int:
@@ -318,7 +453,7 @@ class _Writer:
         base = self.new[self.graph.base(node.id).id]
         return self.view(base, _swapped(shape), _swapped(strides), offset)
 
-    def _columns(self, part: Node) -> int:
+    def columns(self, part: Node) -> int:
         """The product of these columns alone."""
         product = self.graph.base(part.id)
         rows, weights = (self.graph[i] for i in product.inputs)
@@ -330,7 +465,7 @@ class _Writer:
             op=Op.MATMUL, shape=part.shape, dtype=product.dtype, inputs=(self.new[rows.id], right)
         )
 
-    def _product(self, product: Node, part: Node) -> int:
+    def product(self, product: Node, part: Node) -> int:
         """w^T x^T of a product, or of some of its columns."""
         rows, weights = (self.graph[i] for i in product.inputs)
         start = part.offset if part.op is Op.VIEW else 0
