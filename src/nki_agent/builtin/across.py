@@ -37,19 +37,20 @@ def make_across(captured: Captured) -> Captured:
         found = _first(captured)
         if found is None:
             break
-        graphs = tuple(found(graph) for graph in captured.graphs)
+        kind, node_id = found
+        graphs = tuple(kind(graph, graph[node_id]).rewrite() for graph in captured.graphs)
         captured = replace(captured, graphs=graphs)
     return captured
 
 
-def _first(captured: Captured) -> Callable[[Graph], Graph] | None:
-    """The next value to make across."""
+def _first(captured: Captured) -> tuple[type[_Transpose | _Slice | _Operand], int] | None:
+    """The next value to make across, and what it is."""
+    largest = max(captured.graphs, key=lambda graph: sum(n.num_elems for n in graph.nodes))
     for node in captured.graph.nodes:
         for kind in (_Transpose, _Slice, _Operand):
-            if all(kind(graph, graph[node.id]).fits() for graph in captured.graphs):
-                largest = max(captured.graphs, key=lambda g: sum(n.num_elems for n in g.nodes))
-                if kind(largest, largest[node.id]).gains():
-                    return lambda graph, kind=kind, at=node.id: kind(graph, graph[at]).rewrite()
+            fits = all(kind(graph, graph[node.id]).fits() for graph in captured.graphs)
+            if fits and kind(largest, largest[node.id]).gains():
+                return kind, node.id
     return None
 
 
@@ -111,8 +112,10 @@ class _Turn:
         node = self.graph[node_id]
         if node_id in self._turned or node_id in self._slices:
             return True
-        if node.op is Op.CONST or self._is_shared(node):
+        if node.op is Op.CONST:
             return True
+        if self._is_shared(node):
+            return self.graph.base(node_id).op is not Op.IOTA
         if node.loop or len(node.shape) < MATRIX_RANK:
             return False
         match node.op:
@@ -210,6 +213,9 @@ class _Transpose(_Turn):
         if len(base.shape) == len(self.node.shape) and _swapped(base.shape) != self.node.shape:
             return False
         if not _is_swap(view, base) or not self._collect(base.id):
+            return False
+        products = [n for n in self._turned if self.graph[n].op is Op.MATMUL]
+        if not (self._crossed or products or self._slices):
             return False
         return self._is_closed({view.id}) and self.graph.users()[view.id] == [self.node.id]
 
@@ -423,6 +429,7 @@ class _Writer:
         return self._across[node_id]
 
     def _make(self, node: Node) -> int:
+        self.builder.origin = node.origin
         if node.id in self.slices:
             return self.product(self.graph.base(node.id), node)
         if node.id in self.turned and node.op is Op.MATMUL:
@@ -456,6 +463,7 @@ class _Writer:
     def columns(self, part: Node) -> int:
         """The product of these columns alone."""
         product = self.graph.base(part.id)
+        self.builder.origin = product.origin
         rows, weights = (self.graph[i] for i in product.inputs)
         strides = _strides_of(weights)
         offset = (weights.offset if weights.op is Op.VIEW else 0) + part.offset * strides[-1]
@@ -468,6 +476,7 @@ class _Writer:
     def product(self, product: Node, part: Node) -> int:
         """w^T x^T of a product, or of some of its columns."""
         rows, weights = (self.graph[i] for i in product.inputs)
+        self.builder.origin = product.origin
         start = part.offset if part.op is Op.VIEW else 0
         strides = _strides_of(weights)
         shape = (*weights.shape[:-1], part.shape[-1])
