@@ -44,6 +44,7 @@ from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.builtin.total_rows import TotalPlanner
+from nki_agent.builtin.twins import join_twins
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -135,6 +136,8 @@ def _plan_groups(
         planned = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
         if not loops:
             planned, gone[:] = join_pools(planned, kept=final, chip=chip)
+            planned, twins = join_twins(planned, kept=final, chip=chip, choices=choices)
+            gone.extend(twins)
         return names, planned
 
     names, stages = plan_stages()

@@ -37,7 +37,8 @@ def stage_reads(stage: Stage) -> list[str]:
             found = [s.access.tensor for s in loads if s.dst.is_wide and any(s.access.strides[0])]
             found += [s.access.tensor for s in loads]
         case MatmulPlan() | SmallProductPlan():
-            found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels), *_read_by_tail(stage)]
+            found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels)]
+            found += [*_read_by_tail(stage), *_read_by_twin(stage)]
         case TransposePlan() | FoldPlan():
             found = [stage.source.tensor]
         case ReorderPlan():
@@ -67,6 +68,12 @@ def _read_by_tail(stage: MatmulPlan | SmallProductPlan) -> list[str]:
         return []
     made = stage.tail.whole.access.tensor
     return [name for name in _loaded(stage.tail.levels) if name != made]
+
+
+def _read_by_twin(stage: MatmulPlan | SmallProductPlan) -> list[str]:
+    if not isinstance(stage, MatmulPlan) or stage.twin is None:
+        return []
+    return [side.tensor for side in (stage.twin.x, stage.twin.w) if side is not None]
 
 
 def _columns(stage: AttentionPlan | ChainPlan) -> Sequence[Sequence[Step]]:
