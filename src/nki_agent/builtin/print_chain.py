@@ -77,12 +77,7 @@ def chain_helpers(plan: Plan) -> list[str]:
     """The helper functions that such stages of a plan call."""
     chains = [stage for stage in plan.stages if isinstance(stage, ChainPlan)]
     is_shared = any(chain.is_shared for chain in chains)
-    # A shared product leaves the Scalar Engine time, which has to take no scores out of PSUM.
-    copy = (
-        "nisa.activation(dst=out_tile, op=nl.copy, data=",
-        "nisa.tensor_copy(dst=out_tile, src=",
-    )
-    found = [ADD_UP if is_shared else ADD_UP.replace(*copy)] * bool(chains)
+    found = [ADD_UP] * bool(chains)
     found += [MULTIPLY_KEYS] * is_shared
     return found + [LOAD_COLUMNS] * any(chain.columns for chain in chains)
 
