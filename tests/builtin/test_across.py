@@ -42,6 +42,16 @@ ACROSS = (
 )  # fmt: skip
 KEPT = (
     Operator("read both ways", "(lambda a: a.mT.contiguous() @ a)(torch.relu(x @ y) * 2)", PAIR),
+    Operator(
+        "a slice beside the whole",
+        "(lambda a: a[..., :30].mT.contiguous() @ torch.relu(a))(x @ y)",
+        PAIR,
+    ),
+    Operator(
+        "a slice that is a result",
+        "(lambda a, b: (a.mT.contiguous(), b))(*(x @ y).chunk(2, -1))",
+        PAIR,
+    ),
     Operator("of short batches", "(x @ y).mT.contiguous()", ((60, 9, 40), (40, 70))),
     Operator("of an argument", "torch.relu(x).mT.contiguous()", ((2, 150, 40),)),
 )

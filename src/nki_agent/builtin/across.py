@@ -8,7 +8,7 @@ rewritten only where nobody reads them the other way, at every shape set.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nki_agent.builtin.capture import Captured
@@ -29,27 +29,35 @@ ROWS_MIN = 128
 SLICES_MAX = 2
 """Slices of the columns of a product that may become products of their own."""
 PASSES_MAX = 64
+Users = Mapping[int, Sequence[int]]
 
 
 def make_across(captured: Captured) -> Captured:
     """The same task with such values made across."""
     for _ in range(PASSES_MAX):
-        found = _first(captured)
+        users = [graph.users() for graph in captured.graphs]
+        found = _first(captured, users)
         if found is None:
             break
         kind, node_id = found
-        graphs = tuple(kind(graph, graph[node_id]).rewrite() for graph in captured.graphs)
+        pairs = zip(captured.graphs, users, strict=True)
+        graphs = tuple(kind(graph, graph[node_id], known).rewrite() for graph, known in pairs)
         captured = replace(captured, graphs=graphs)
     return captured
 
 
-def _first(captured: Captured) -> tuple[type[_Transpose | _Slice | _Operand], int] | None:
+def _first(
+    captured: Captured, users: Sequence[Users]
+) -> tuple[type[_Transpose | _Slice | _Operand], int] | None:
     """The next value to make across, and what it is."""
-    largest = max(captured.graphs, key=lambda graph: sum(n.num_elems for n in graph.nodes))
+    graphs = list(zip(captured.graphs, users, strict=True))
+    if all(node.op is not Op.TRANSPOSE for node in captured.graph.nodes):
+        return None
+    largest, known = max(graphs, key=lambda pair: sum(n.num_elems for n in pair[0].nodes))
     for node in captured.graph.nodes:
         for kind in (_Transpose, _Slice, _Operand):
-            fits = all(kind(graph, graph[node.id]).fits() for graph in captured.graphs)
-            if fits and kind(largest, largest[node.id]).gains():
+            fits = all(kind(graph, graph[node.id], own).fits() for graph, own in graphs)
+            if fits and kind(largest, largest[node.id], known).gains():
                 return kind, node.id
     return None
 
@@ -100,6 +108,8 @@ class _Turn:
 
     graph: Graph
     node: Node
+    users: Users
+    """Readers of each node of the graph; a result has one below 0."""
     _turned: dict[int, None] = field(default_factory=dict)
     """Products and elementwise nodes that are made across."""
     _slices: dict[int, None] = field(default_factory=dict)
@@ -155,7 +165,7 @@ class _Turn:
 
     def _is_closed(self, allowed: set[int]) -> bool:
         """Whether nobody else reads what is made across."""
-        users = self.graph.users()
+        users = self.users
         inside = {*self._turned, *allowed}
         if set(self._turned) & {self.graph.base(o).id for o in self.graph.outputs}:
             return False
@@ -180,7 +190,7 @@ class _Turn:
 
     def _straight(self) -> set[int]:
         """The other slices of products that are taken apart."""
-        users = self.graph.users()
+        users = self.users
         bases = {self.graph.base(view).id for view in self._slices}
         return {part for base in bases for part in users[base] if part not in self._slices}
 
@@ -217,7 +227,7 @@ class _Transpose(_Turn):
         products = [n for n in self._turned if self.graph[n].op is Op.MATMUL]
         if not (self._crossed or products or self._slices):
             return False
-        return self._is_closed({view.id}) and self.graph.users()[view.id] == [self.node.id]
+        return self._is_closed({view.id}) and self.users[view.id] == [self.node.id]
 
     def gains(self) -> bool:
         """Whether it is worth it at the largest sizes."""
@@ -253,14 +263,14 @@ class _Slice(_Turn):
             return False
         if not self._is_across(view):
             return False
-        users = self.graph.users()
+        users = self.users
         parts = [self.graph[p] for p in users[base.id]]
         straight = [p for p in parts if self._is_slice(p)]
         across = [p for p in parts if self._is_across(p)]
         if len(straight) + len(across) != len(parts):
             return False
-        readers = {self.graph[u].op for p in across for u in users[p.id]}
-        if not readers <= {Op.TRANSPOSE, Op.MATMUL}:
+        readers = [u for p in across for u in users[p.id]]
+        if any(u < 0 or self.graph[u].op not in (Op.TRANSPOSE, Op.MATMUL) for u in readers):
             return False
         return self._is_split or all(_feeds(self.graph, users[p.id], p.id) for p in straight)
 
@@ -268,18 +278,20 @@ class _Slice(_Turn):
     def _is_split(self) -> bool:
         """Whether each part is a product of its own."""
         base = self.graph.base(self.node.inputs[0])
-        parts = self.graph.users()[base.id]
+        parts = self.users[base.id]
         widths = [self.graph[p].num_elems for p in parts]
         turned = all(
             self.graph[u].op is Op.TRANSPOSE
             for p in parts
             if self._is_across(self.graph[p])
-            for u in self.graph.users()[p]
+            for u in self.users[p]
         )
         return turned and len(parts) <= SLICES_MAX and sum(widths) <= base.num_elems
 
     def _is_across(self, view: Node) -> bool:
         """Whether a view walks the rows of some columns one column after the other."""
+        if view.op is not Op.VIEW:
+            return False
         base = self.graph.base(view.id)
         *batch, rows, cols = base.shape
         steps = contiguous_strides(base.shape)
@@ -337,9 +349,14 @@ def _stride_across(step: int, rows: int, cols: int) -> int:
 
 def _feeds(graph: Graph, users: Sequence[int], node_id: int) -> bool:
     """Whether all of some readers are products with the value as rows."""
-    readers = [graph[u] for u in users]
-    return bool(readers) and all(
-        r.op is Op.MATMUL and not r.loop and r.inputs[0] == node_id != r.inputs[1] for r in readers
+    readers = [graph[u] for u in users if u >= 0]
+    return (
+        bool(users)
+        and len(readers) == len(users)
+        and all(
+            r.op is Op.MATMUL and not r.loop and r.inputs[0] == node_id != r.inputs[1]
+            for r in readers
+        )
     )
 
 
@@ -349,7 +366,7 @@ class _Operand(_Turn):
 
     def fits(self) -> bool:
         """Whether it can be replaced."""
-        users = self.graph.users()
+        users = self.users
         if self.node.op not in ELEMENTWISE or not _feeds(
             self.graph, users[self.node.id], self.node.id
         ):
@@ -360,7 +377,7 @@ class _Operand(_Turn):
             u
             for n in self._turned
             for u in users[n]
-            if _feeds(self.graph, [u], n) or self._is_back(self.graph[u])
+            if u >= 0 and (_feeds(self.graph, [u], n) or self._is_back(self.graph[u]))
         }
         return self._is_closed(readers)
 
