@@ -33,6 +33,17 @@ CHAINS = (
         ".masked_fill(torch.ones(300, 300).tril() == 0, -torch.inf).exp()) @ z",
         ((2, 300, 24), (2, 300, 24), (2, 3, 300, 24)),
     ),
+    Operator(
+        "values that each key scales", f"torch.tril({SCORES}) @ (z * x[..., :1])",
+        ((2, 300, 24), (2, 300, 24), (2, 300, 24)),
+    ),
+    Operator(
+        "heads that share scores, and scale keys by numbers that lie side by side",
+        f"({SCORES}[:, None] * (w.mT[..., None] - w.mT[..., None, :])"
+        ".masked_fill(torch.ones(300, 300, dtype=torch.bool).triu(1), -torch.inf).exp())"
+        " @ (z * w.mT[..., None])",
+        ((2, 300, 24), (2, 300, 24), (2, 3, 300, 24), (2, 300, 3)),
+    ),
     Operator("positions that share scores", f"({SCORES} * (z[..., :1] + 1)) @ z", LONG),
 )  # fmt: skip
 SMALL = (
@@ -67,6 +78,25 @@ def test_chain_is_one_stage(operator: Operator, make_task: MakeTask, solve: Solv
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
     assert "add_up(*block)" in write_kernel(task, Target.TRN2)
+
+
+def test_heads_share_the_products_of_their_scores(make_task: MakeTask) -> None:
+    shared = next(o for o in CHAINS if o.name.startswith("heads that share"))
+    kernel = write_kernel(make_task(shared.source("float32")), Target.TRN2)
+    assert "multiply_keys(products, " in kernel
+
+
+def test_factor_of_each_key_scales_weights_and_not_values(make_task: MakeTask) -> None:
+    scaled = next(o for o in CHAINS if o.name.startswith("values that each key"))
+    kernel = write_kernel(make_task(scaled.source("float32")), Target.TRN2)
+    assert kernel.count("def stage_") - kernel.count("def stage_1_") == 0
+
+
+def test_what_minus_infinity_hides_is_hidden_behind_the_product(make_task: MakeTask) -> None:
+    decay = next(o for o in CHAINS if o.name.startswith("heads that share"))
+    kernel = write_kernel(make_task(decay.source("float32")), Target.TRN2)
+    assert "on_false_value=0.0" in kernel
+    assert "inf" not in kernel
 
 
 def test_chain_of_16_bits_is_right(make_task: MakeTask, solve: Solve) -> None:

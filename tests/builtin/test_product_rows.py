@@ -33,11 +33,11 @@ JOINED = (
     Operator("two results", f"(torch.logsumexp({SCALED}, -1), torch.softmax({SCALED}, -1))",
              SCORES),
     Operator("second product", "F.normalize(F.linear(x, y), dim=-1) * F.linear(x, y, z)", LINEAR),
+    Operator("over rows, made across", f"torch.softmax({SCALED}, 1)", SCORES),
     Operator("sums", "torch.relu(F.linear(x, y, z)).sum(-1)", LINEAR),
 )  # fmt: skip
 APART = (
     Operator("a result too", "(lambda h: (h, torch.softmax(h, -1)))(F.linear(x, y))", LINEAR),
-    Operator("over rows", f"torch.softmax({SCALED}, 1)", SCORES),
     Operator("in parts", "torch.softmax(F.linear(x, y).unflatten(1, (2, -1)), -1)", LINEAR),
 )
 

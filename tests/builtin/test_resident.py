@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -69,6 +70,12 @@ def test_cell_keeps_its_state_in_one_stage(name: str, make_task: MakeTask, solve
     text = write_kernel(task, Target.TRN2)
     assert "_all_steps(" in text
     assert "for time in" not in text
+
+
+def test_product_that_most_follows_from_comes_first(make_task: MakeTask) -> None:
+    text = write_kernel(make_task(_cell(CELLS["three gates"], (3, 9, 24))), Target.TRN2)
+    reset, update, new = "0", "1", "2"
+    assert re.findall(r"weights_1, (\d)", text) == [reset, new, update]
 
 
 @pytest.mark.parametrize("sizes", SIZES)

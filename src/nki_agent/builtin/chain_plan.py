@@ -36,6 +36,10 @@ class ChainPlan:
     """Queries or keys that share a partition while they are loaded to be turned."""
     product: Tile
     weights: Tile
+    is_shared: bool
+    """Whether heads share the first product: it is made once for all of them, and kept in SBUF."""
+    columns: tuple[Step, ...]
+    """Steps on one number for each key, made for all keys at once."""
     levels: tuple[tuple[Step, ...], ...]
     cuts: tuple[int, ...]
     """Where the steps of a block are cut in parts, each a block behind the one before."""

@@ -17,6 +17,7 @@ from nki_agent.builtin.balance import Estimate
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Choices, Phases
+from nki_agent.builtin.columns import take_columns
 from nki_agent.builtin.graph import (
     ELEMENTWISE,
     Graph,
@@ -32,10 +33,12 @@ from nki_agent.builtin.pacing import Pacer
 from nki_agent.builtin.plan import AttentionPlan, Stored
 from nki_agent.builtin.products import product_dtype, short_rows
 from nki_agent.builtin.pruning import prune
+from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.small_attention import SmallAttentionPlanner
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.stages import Group, StageKind
 from nki_agent.builtin.tile_steps import (
+    Access,
     Activate,
     AffineSelect,
     Combine,
@@ -57,6 +60,8 @@ MATRIX_RANK = 2
 GAIN_MIN = 2
 """How many times more elements lie between than the operands and the result have together."""
 NODES_MAX = 24
+SHARED_PART = 0.25
+"""Part of SBUF that a product which heads share may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,21 @@ def _lead(graph: Graph, view: int) -> tuple[int | None, ...] | None:
         found.append(axes[0] if size != 1 and stride else None)
     moving = [a for a, size in enumerate(base.shape[:-2]) if size != 1]
     return tuple(found) if [a for a in found if a is not None] == moving else None
+
+
+def _scaled_value(graph: Graph, chain: _Chain) -> tuple[int, int | None]:
+    """The values, and the factor of each key that they are multiplied by for this alone."""
+    value = graph[graph[chain.out].inputs[1]]
+    users = graph.users()
+    if value.op is not Op.BINARY or value.function != "multiply" or users[value.id] != [chain.out]:
+        return value.id, None
+    for at, source in enumerate(value.inputs):
+        factor, other = graph[source], graph[value.inputs[1 - at]]
+        is_column = len(factor.shape) > 1 and factor.shape[-1] == 1 < value.shape[-1]
+        is_alone = factor.op is not Op.CONST and value.id not in graph.outputs
+        if is_column and is_alone and other.shape == value.shape and other.dtype is value.dtype:
+            return other.id, source
+    return value.id, None
 
 
 def _gains(graphs: Sequence[Graph], chain: _Chain) -> bool:
@@ -188,7 +208,12 @@ class _Turning:
         return graph, [_as_attention(graph, out) for out in _chain_ends(graph, builder, made)]
 
     def _chain(self, chain: _Chain) -> tuple[int, ...]:
-        turned: dict[int, int] = {chain.seen: self._product(chain)}
+        value, factor = _scaled_value(self.graph, chain)
+        product = self._product(chain)
+        if factor is not None:
+            # It rides along where the weights are made, and the values are read as they are.
+            product = self.builder.binary("multiply", product, self.new[factor])
+        turned: dict[int, int] = {chain.seen: product}
         for node_id in chain.between:
             node = self.graph[node_id]
             self.builder.origin = node.origin
@@ -202,7 +227,7 @@ class _Turning:
         rank = len(out.shape)
         order = [*range(rank - 2), rank - 1, rank - 2]
         across = self.builder.permute(turned[chain.weights], order)
-        self.new[out.id] = self.builder.repeat(out, [across, self.new[out.inputs[1]]])
+        self.new[out.id] = self.builder.repeat(out, [across, self.new[value]])
         return (self.new[out.id],)
 
     def _product(self, chain: _Chain) -> int:
@@ -312,6 +337,13 @@ class ChainPlanner(AttentionPlanner):
         if weights.kind is not Kind.FULL or weights.in_psum or weights.dtype is not value_dtype:
             raise UnsupportedError(self.out.origin, "its weights are the same for all queries")
         levels = [list(steps) for steps in lowering.levels]
+        q, k = self._operand(space, q_id), self._operand(space, k_id)
+        is_shared = self._is_shared(q, k)
+        if is_shared:
+            kept = {product: replace(product, in_psum=False)}
+            levels[-1] = [with_tiles(step, kept) for step in levels[-1]]
+            product = kept[product]
+        columns, levels[-1] = take_columns(levels[-1])
         bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
         estimate = Estimate(self.chip, bank, len(self.captured.graphs))
         paced = Pacer(
@@ -329,8 +361,8 @@ class ChainPlanner(AttentionPlanner):
         return ChainPlan(
             title=describe(self.captured, (*self.group.nodes, self.out.id)),
             batch=tuple(group_size(g, space.sizes) for g in space.batch),
-            q=self._operand(space, q_id),
-            k=self._operand(space, k_id),
+            q=q,
+            k=k,
             v=self._operand(space, v_id),
             out=self._result(space),
             dtype=product_dtype(self.graph, self.node),
@@ -343,9 +375,23 @@ class ChainPlanner(AttentionPlanner):
             rows_each=short_rows(choices, self.graph[q_id].dtype, depth, self.chip),
             product=product,
             weights=weights,
+            is_shared=is_shared,
+            columns=columns,
             levels=tuple(tuple(steps) for steps in levels),
             cuts=paced.cuts,
             ahead=_keys_ahead(levels[-1], weights),
+        )
+
+    def _is_shared(self, *operands: Access) -> bool:
+        """Whether the innermost batch shares the product, and SBUF has room for all of it."""
+        lanes, room = self.chip.partitions, self.chip.sbuf_usable_partition_bytes * SHARED_PART
+        heads = [a.strides[-MATRIX_RANK - 1 : -MATRIX_RANK] for a in operands]
+        if any(any(stride) for strides in heads for stride in strides) or not heads[0]:
+            return False
+        sizes = [g[self.node.id].shape for g in self.captured.graphs]
+        return all(
+            -(-keys // lanes) * queries * DType.FLOAT32.itemsize <= room
+            for *_, keys, queries in sizes
         )
 
     def _num_blocks(self, graph: Graph, bank: int) -> int:

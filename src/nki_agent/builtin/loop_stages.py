@@ -16,6 +16,7 @@ from nki_agent.builtin.resident import find_resident, plan_resident
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.resident_rows import find_row_loop, plan_row_loop
 from nki_agent.builtin.stages import Group, StageKind
+from nki_agent.builtin.turns import order_turn
 from nki_agent.chip.spec import ChipSpec
 
 T = TypeVar("T")
@@ -102,7 +103,7 @@ def plan_loop(
     for nodes in loops.values():
         plan, taken = plan_resident(captured, nodes, buffers=buffers, chip=chip, taken=taken)
         plans.append(plan)
-    return _join(plans)
+    return order_turn(_join(plans), chip)
 
 
 def _join(plans: Sequence[ResidentPlan]) -> ResidentPlan:

@@ -125,6 +125,15 @@ class RowTail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Twin:
+    """A product beside another one; an operand that both share is None."""
+
+    x: Access | None
+    w: Access | None
+    product: Tile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MatmulPlan:
     """x[M, K] @ w[K, N] for each batch, with what follows fused into the eviction from PSUM."""
 
@@ -169,6 +178,8 @@ class MatmulPlan:
     """Whether each float32 operand is a sum of two bfloat16 numbers."""
     tail: RowTail | None = None
     """What follows for whole rows, which are then not stored."""
+    twin: Twin | None = None
+    """Another product of the same shape, that the steps of a tile read beside this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nki_agent.builtin.across import make_across
 from nki_agent.builtin.attention import fits
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.chains import plan_both, turn_chains
@@ -21,6 +22,7 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.hiding import hide_late
 from nki_agent.builtin.in_order import reduce_in_order
 from nki_agent.builtin.in_place import find_in_place, make_name
 from nki_agent.builtin.lookup_rows import LookupPlanner
@@ -42,6 +44,7 @@ from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.builtin.total_rows import TotalPlanner
+from nki_agent.builtin.twins import join_twins
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -67,7 +70,7 @@ def plan_kernel(
     """
     _require_small(captured.graph)
     captured = _without_softmax(share_values(captured), chip, choices)
-    captured = patches_as_rows(captured)
+    captured = make_across(patches_as_rows(hide_late(captured)))
     captured, chains = turn_chains(reduce_in_order(captured), chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
 
@@ -133,6 +136,8 @@ def _plan_groups(
         planned = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
         if not loops:
             planned, gone[:] = join_pools(planned, kept=final, chip=chip)
+            planned, twins = join_twins(planned, kept=final, chip=chip, choices=choices)
+            gone.extend(twins)
         return names, planned
 
     names, stages = plan_stages()

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from nki_agent.builtin.chain_plan import ChainPlan
+from nki_agent.builtin.columns import column_tiles
 from nki_agent.builtin.plan import Plan
+from nki_agent.builtin.print_columns import LOAD_COLUMNS, ColumnPrinter
 from nki_agent.builtin.print_products import Loops, call_loader, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
@@ -25,6 +28,7 @@ from nki_agent.builtin.tile_steps import (
     Size,
     Step,
     Tile,
+    step_reads,
     step_writes,
 )
 
@@ -40,14 +44,42 @@ ADD_UP = '''def add_up(weights, values, results, skipped, outs):
         start = end
     for number in range(len(outs)):
         out_tile = nl.ndarray(results[number].shape, dtype=outs[number].dtype, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=out_tile, src=results[number])
+        nisa.activation(dst=out_tile, op=nl.copy, data=results[number])
         nisa.dma_copy(dst=outs[number], src=out_tile)
+'''
+
+
+MULTIPLY_KEYS = '''def multiply_keys(dst, k_turned, q_turned, depth, ahead):
+    """All products of keys and queries that see them, into dst [128, block of keys, queries].
+
+    A query sees keys up to `ahead` behind its own position.
+    """
+    num_keys, num_queries = k_turned.shape[2], q_turned.shape[2]
+    for k0 in range(0, num_keys, PARTITIONS):
+        rows = min(PARTITIONS, num_keys - k0)
+        for q0 in range(max(0, k0 - ahead) // BANK * BANK, num_queries, BANK):
+            cols = min(BANK, num_queries - q0)
+            product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)
+            for k in range(k_turned.shape[1]):
+                size = min(PARTITIONS, depth - k * PARTITIONS)
+                nisa.nc_matmul(
+                    dst=product,
+                    stationary=k_turned[:size, k, k0 : k0 + rows],
+                    moving=q_turned[:size, k, q0 : q0 + cols],
+                )
+            nisa.activation(
+                dst=dst[:rows, k0 // PARTITIONS, q0 : q0 + cols], op=nl.copy, data=product
+            )
 '''
 
 
 def chain_helpers(plan: Plan) -> list[str]:
     """The helper functions that such stages of a plan call."""
-    return [ADD_UP] if any(isinstance(stage, ChainPlan) for stage in plan.stages) else []
+    chains = [stage for stage in plan.stages if isinstance(stage, ChainPlan)]
+    is_shared = any(chain.is_shared for chain in chains)
+    found = [ADD_UP] * bool(chains)
+    found += [MULTIPLY_KEYS] * is_shared
+    return found + [LOAD_COLUMNS] * any(chain.columns for chain in chains)
 
 
 class ChainPrinter:
@@ -68,6 +100,10 @@ class ChainPrinter:
         self.positions: dict[Access, str] = {}
         self.factors: dict[str, Number] = {}
         self.num_parts = 1
+        self.select_cols = "cols"
+        read = {t for steps in plan.levels for step in steps for t in step_reads(step)}
+        self.columns = [tile for tile in column_tiles(plan.columns) if tile in read]
+        """Of all blocks; each takes its own."""
 
     def print(self) -> None:
         """The whole stage."""
@@ -101,6 +137,15 @@ class ChainPrinter:
                 ("v_kept", "num_keys", self.v, plan.v),
             )
         ]
+        self.shared_level = max(self.operands[0][-1], self.operands[1][-1])
+        self.column_printer = ColumnPrinter(
+            steps=plan.columns,
+            source=self.source,
+            scope=self.scope,
+            loops=self.loops,
+            rows=keys,
+            blocks="key_tiles",
+        )
         self.around = Regions(self.source, self.scope, self.loops.axes(keys, queries))
         for steps in plan.levels:
             for step in steps:
@@ -139,12 +184,24 @@ class ChainPrinter:
         for operand in self.operands:
             if operand[-1] == level:
                 self._operand(*operand[:-1])
+        if level == self.shared_level and self.plan.is_shared:
+            self._products()
+        self.column_printer.print(level)
         if level < len(self.plan.batch):
             with self.loops.loop(level):
                 self._batch(level + 1)
             return
         with self.source.block("for q0 in range(0, num_queries, most_queries):"):
             self._queries()
+
+    def _products(self) -> None:
+        """What all heads multiply their weights by."""
+        self.source.note("The inner loops share these products.")
+        self._tile("products", "(PARTITIONS, key_tiles, num_queries)", "float32")
+        ahead = "num_keys"
+        if self.plan.ahead is not None:
+            ahead = self.scope.size(self.plan.ahead) if any(self.plan.ahead) else "0"
+        self.source.add(f"multiply_keys(products, k_turned, q_turned, depth, {ahead})")
 
     def _step(self, step: Step, level: int) -> None:
         """A step that belongs to all blocks."""
@@ -207,6 +264,9 @@ class ChainPrinter:
         add("cols = q0 + group - first" if first == "first" else "cols = group")
         seen = f"{first} : {first} + cols"
         given = ["k_turned[:, :, k0 : k0 + rows]", f"q_turned[:, :, {seen}]"]
+        if plan.is_shared:
+            given = [f"products[:rows, k0 // PARTITIONS, {seen}]"]
+        given += [self.column_printer.part(tile, "k0 // PARTITIONS") for tile in self.columns]
         rows, cols = Window(start="k0", count="rows"), Window(start=first, count="cols")
         for access in self.parts:
             spread = "" if any(access.strides[-2]) else "rows"
@@ -218,7 +278,8 @@ class ChainPrinter:
         skipped = "skipped" if plan.ahead is not None else "0"
         add("values = v_kept[:rows, k0 // PARTITIONS, :]")
         add(f"last = outs if k0 + PARTITIONS >= {end} else []")
-        call = f"{self.weigh}({', '.join([*given, 'depth'])})"
+        given += ["depth"] * (not plan.is_shared)
+        call = f"{self.weigh}({', '.join(given)})"
         add(f"before_2.append(({call}, values, results, {skipped}, last))")
         for number in range(self.num_parts):
             with self.source.block(f"if len(before_{number + 2}) > 1:"):
@@ -251,14 +312,16 @@ class ChainPrinter:
         bodies = []
         for start, end in pairwise(bounds):
             printer.source = Source(depth=1)
-            if start == 0:
+            if start == 0 and not plan.is_shared:
                 _first_product(printer.source)
             for step in steps[start:end]:
                 self._step_in_block(step, printer)
             bodies.append(printer.source)
         self.factors = scope.given
-        given = ["k_turned", "q_turned", *self.parts.values(), *(t.name for t in self._kept())]
-        given += [*self.positions.values(), *self.factors, "depth"]
+        given = ["product"] if plan.is_shared else ["k_turned", "q_turned"]
+        given += [t.name for t in self.columns]
+        given += [*self.parts.values(), *(t.name for t in self._kept())]
+        given += [*self.positions.values(), *self.factors] + ["depth"] * (not plan.is_shared)
         known = [*given, "product", *(t.name for step in steps for t in step_writes(step))]
         for number, body in enumerate(bodies):
             later = "\n".join(line for other in bodies[number + 1 :] for line in other.lines)
@@ -283,7 +346,10 @@ class ChainPrinter:
                 self.helpers.add(
                     '"""The weights of a block of keys for queries: [keys, queries]."""'
                 )
-                self.helpers.add("rows, cols = k_turned.shape[2], q_turned.shape[2]")
+                shape = "k_turned.shape[2], q_turned.shape[2]"
+                self.helpers.add(
+                    f"rows, cols = {'product.shape' if self.plan.is_shared else shape}"
+                )
             else:
                 self.helpers.add('"""Goes on with the weights of a block."""')
                 steps = self.plan.levels[self.last]
@@ -303,14 +369,34 @@ class ChainPrinter:
                 printer.source.add(f"nisa.dma_copy(dst={step.dst.name}, src={name})")
             case AffineSelect() if step.dst == step.data and (needed := self._needed(step)):
                 with printer.source.block(f"if {needed}:"):
-                    printer.print(step, self.last)
+                    self._select(step, printer)
             case _:
                 printer.print(step, self.last)
+
+    def _select(self, step: AffineSelect, printer: StepPrinter) -> None:
+        """A choice by position; where it changes the first columns alone, of these alone."""
+        name = self.positions[step.access]
+        is_ahead = set(step.access.strides[-2]) == {1}
+        reach = {
+            (True, "less_equal"): f"{name} + rows - 1",
+            (True, "less"): f"{name} + rows",
+            (False, "greater_equal"): f"rows - 1 - {name}",
+            (False, "greater"): f"rows - {name}",
+        }.get((is_ahead, step.op))
+        if reach is not None:
+            printer.source.note("Later queries see all of these keys.")
+            printer.source.add(f"edge = min(cols, {reach})")
+            part = replace(step.dst, name=f"{step.dst.name}[:, :edge]")
+            printer.take(part)
+            step = replace(step, dst=part, data=part)
+        self.select_cols = "cols" if reach is None else "edge"
+        printer.print(step, self.last)
+        self.select_cols = "cols"
 
     def _position_in_block(self, access: Access, tile: Tile) -> tuple[str, str, str]:
         name = _name_once(self.positions, access, "position")
         row, col = (str(s[0]) for s in access.strides[-2:])
-        pattern = f"[[{col}, cols]]" if tile.is_wide else "[[1, 1]]"
+        pattern = f"[[{col}, {self.select_cols}]]" if tile.is_wide else "[[1, 1]]"
         return pattern, name, row if tile.kind in (Kind.FULL, Kind.ROW) else "0"
 
     def _needed(self, step: AffineSelect) -> str:

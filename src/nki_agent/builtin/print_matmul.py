@@ -51,6 +51,10 @@ class MatmulPrinter:
         """How both halves of an operand are named in front of its blocks of K."""
         self.x = swap_axes(plan.x) if is_x_ready(plan) else plan.x
         self.w = swap_axes(plan.w) if is_w_turned(plan) else plan.w
+        twin = plan.twin
+        self.x_2 = None if twin is None or twin.x is None else twin.x
+        self.w_2 = None if twin is None or twin.w is None else twin.w
+        """Those of another product beside this one."""
         self.w_level = max((i + 1 for i, s in enumerate(plan.w.strides[:-2]) if any(s)), default=0)
         self.width = "BANK" if plan.is_bank_wide else "col_group"
         is_deep = plan.depth_group is not None
@@ -111,8 +115,16 @@ class MatmulPrinter:
     def _prepare(self, m: Extent, k: Extent, n: Extent) -> None:
         """Name tensors as they are seen along the axes."""
         plan = self.plan
-        self.x_regions = self._regions((k, m) if is_x_ready(plan) else (m, k), self.x)
-        self.w_regions = self._regions((n, k) if is_w_turned(plan) else (k, n), self.w)
+        x_axes = (k, m) if is_x_ready(plan) else (m, k)
+        w_axes = (n, k) if is_w_turned(plan) else (k, n)
+        self.xs = [("x_turned", self.x, self._regions(x_axes, self.x))]
+        self.ws = [("w_kept", self.w, self._regions(w_axes, self.w))]
+        if self.x_2 is not None:
+            side = swap_axes(self.x_2) if is_x_ready(plan) else self.x_2
+            self.xs.append(("x_turned_2", side, self._regions(x_axes, side)))
+        if self.w_2 is not None:
+            side = swap_axes(self.w_2) if is_w_turned(plan) else self.w_2
+            self.ws.append(("w_kept_2", side, self._regions(w_axes, side)))
         self.out_regions = Regions(self.source, self.scope, self.loops.axes(m, n))
         for steps in (*plan.levels, *self._levels_behind()):
             for step in steps:
@@ -138,7 +150,7 @@ class MatmulPrinter:
         for step in self.plan.levels[level] if level < self.last else ():
             self._step(step, level)
         if self.plan.keep_w and level == self.w_level < len(self.plan.batch):
-            self._load_w("w_kept", "num_cols", Window(count="num_cols"))
+            self._load_all_w()
         if level < len(self.plan.batch):
             with self.loops.loop(level):
                 self._level(level + 1)
@@ -151,7 +163,15 @@ class MatmulPrinter:
             self._streamed()
 
     # -- operands ---------------------------------------------------------------------------------
-    def _load_w(self, name: str, cols: str, window: Window) -> None:
+    def _load_all_w(self) -> None:
+        """What of w stays in SBUF."""
+        for name, access, regions in self.ws:
+            self._load_w(name, "num_cols", Window(count="num_cols"), (access, regions))
+
+    def _load_w(
+        self, name: str, cols: str, window: Window, side: tuple[Access, Regions] | None = None
+    ) -> None:
+        access, regions = side or self.ws[0][1:]
         self.source.add(
             f"{name} = nl.ndarray((PARTITIONS, {self.halves}k_tiles, {cols}), dtype={self.dtype},"
             " buffer=nl.sbuf)"
@@ -159,7 +179,7 @@ class MatmulPrinter:
         depth = self.depth
         is_turned = is_w_turned(self.plan)
         windows = self.loops.windows(*((window, depth) if is_turned else (depth, window)))
-        text = self.w_regions.text(layout_of(self.w), windows)
+        text = regions.text(layout_of(access), windows)
         self.source.add(
             call_loader(name, text, self.plan.w_each, version=self.version)
             if is_turned
@@ -167,19 +187,20 @@ class MatmulPrinter:
         )
 
     def _load_x(self, rows: str, start: str = "r0") -> None:
-        self.source.add(
-            f"x_turned = nl.ndarray((PARTITIONS, {self.halves}k_tiles, {rows}),"
-            f" dtype={self.dtype}, buffer=nl.sbuf)"
-        )
         window, depth = Window(start=start, count=rows), self.depth
         is_ready = is_x_ready(self.plan)
         windows = self.loops.windows(*((depth, window) if is_ready else (window, depth)))
-        text = self.x_regions.text(layout_of(self.x), windows)
-        self.source.add(
-            f"{self.loader}{self.version}(x_turned, {text})"
-            if is_ready
-            else call_loader("x_turned", text, self.plan.x_each, version=self.version)
-        )
+        for name, access, regions in self.xs:
+            self.source.add(
+                f"{name} = nl.ndarray((PARTITIONS, {self.halves}k_tiles, {rows}),"
+                f" dtype={self.dtype}, buffer=nl.sbuf)"
+            )
+            text = regions.text(layout_of(access), windows)
+            self.source.add(
+                f"{self.loader}{self.version}({name}, {text})"
+                if is_ready
+                else call_loader(name, text, self.plan.x_each, version=self.version)
+            )
 
     # -- w in SBUF --------------------------------------------------------------------------------
     def _define_multiply(self) -> None:
@@ -194,12 +215,14 @@ class MatmulPrinter:
         self._begin_rows(source)
         with source.block("for n0 in range(0, num_cols, BANK):"):
             source.add("cols = min(BANK, num_cols - n0)")
-            self._accumulate(
-                source,
-                "x_turned[:size, k, :]",
-                "w_kept[:size, k, n0 : n0 + cols]",
-                k_tiles=f"x_turned.shape[{last - 1}]",
-            )
+            for product, x, w in self._products():
+                self._accumulate(
+                    source,
+                    f"{x}[:size, k, :]",
+                    f"{w}[:size, k, n0 : n0 + cols]",
+                    k_tiles=f"x_turned.shape[{last - 1}]",
+                    product=product,
+                )
             self._begin_block(source, printer)
             for step in self.plan.levels[self.last]:
                 self._step_in_part(step, printer)
@@ -208,10 +231,19 @@ class MatmulPrinter:
         given = [*self.parts.values(), *self._kept_tiles(), *self.factors]
         self.helpers.add()
         self.helpers.add()
-        self.helpers.add(
-            f"def {self.multiply}({', '.join([*given, 'x_turned', 'w_kept', 'depth'])}):"
-        )
+        given += [*(["x_turned", "x_turned_2"] if self.x_2 else ["x_turned"])]
+        given += [*(["w_kept", "w_kept_2"] if self.w_2 else ["w_kept"]), "depth"]
+        self.helpers.add(f"def {self.multiply}({', '.join(given)}):")
         self.helpers.lines.extend(source.lines)
+
+    def _products(self) -> list[tuple[str, str, str]]:
+        """What each product of a tile is called, and its operands."""
+        twin = self.plan.twin
+        if twin is None:
+            return [("product", "x_turned", "w_kept")]
+        x = "x_turned_2" if self.x_2 else "x_turned"
+        w = "w_kept_2" if self.w_2 else "w_kept"
+        return [(twin.product.name, x, w), ("product", "x_turned", "w_kept")]
 
     def _begin_rows(self, source: Source) -> None:
         """Before the columns of a tile of rows."""
@@ -248,7 +280,7 @@ class MatmulPrinter:
                 self._load_x("rows")
                 if not self.plan.is_w_first:
                     self._load_w_once("r0")
-                self._make_ready("x_turned")
+                self._make_ready([name for name, *_ in self.xs])
             return
         add, block = self.source.add, self.source.block
         add(f"row_group = {self.plan.row_group}  # rows of {self.plan.x.tensor} in one load")
@@ -259,7 +291,8 @@ class MatmulPrinter:
                 self._load_w_once("g0")
             with block("for r0 in range(g0, g0 + group, PARTITIONS):"):
                 add("rows = min(PARTITIONS, g0 + group - r0)")
-                self._make_ready(f"x_turned[:, {self.every}:, r0 - g0 : r0 - g0 + rows]")
+                part = f"[:, {self.every}:, r0 - g0 : r0 - g0 + rows]"
+                self._make_ready([f"{name}{part}" for name, *_ in self.xs])
 
     def _load_w_once(self, first: str) -> None:
         """All of w, with the first rows of x or before them."""
@@ -267,15 +300,16 @@ class MatmulPrinter:
             opening = self.source.block(f"if {first} == 0:") if first else contextlib.nullcontext()
             with opening:
                 self.source.note(f"All of {self.plan.w.tensor} stays in SBUF: [K, block of K, N].")
-                self._load_w("w_kept", "num_cols", Window(count="num_cols"))
+                self._load_all_w()
 
-    def _make_ready(self, x_turned: str) -> None:
+    def _make_ready(self, x_turned: list[str]) -> None:
         """Multiply the tile before this one, whose operands are there by now."""
         rows, cols = Window(start="r0", count="rows"), Window(count="num_cols")
         windows = self.loops.windows(rows, cols)
         parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
-        self._put_off([*parts, *self._kept_tiles(), *factors, x_turned, "w_kept", "depth"])
+        operands = [*x_turned, *(name for name, *_ in self.ws), "depth"]
+        self._put_off([*parts, *self._kept_tiles(), *factors, *operands])
 
     def _put_off(self, given: list[str]) -> None:
         """Take what was put off before this tile."""
@@ -346,12 +380,27 @@ class MatmulPrinter:
                 for step in self.plan.levels[self.last]:
                     self._step(step, self.last)
 
-    def _accumulate(self, source: Source, stationary: str, moving: str, *, k_tiles: str) -> None:
-        source.add("product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
-        self._add_up(source, stationary, moving, k_tiles=k_tiles, depth="depth")
+    def _accumulate(
+        self,
+        source: Source,
+        stationary: str,
+        moving: str,
+        *,
+        k_tiles: str,
+        product: str = "product",
+    ) -> None:
+        source.add(f"{product} = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
+        self._add_up(source, stationary, moving, k_tiles=k_tiles, depth="depth", product=product)
 
     def _add_up(
-        self, source: Source, stationary: str, moving: str, *, k_tiles: str, depth: str
+        self,
+        source: Source,
+        stationary: str,
+        moving: str,
+        *,
+        k_tiles: str,
+        depth: str,
+        product: str = "product",
     ) -> None:
         first = ""
         if self.plan.has_double_rows:
@@ -360,14 +409,16 @@ class MatmulPrinter:
             both = [t.replace(ONE_BLOCK, TWO_BLOCKS) for t in (stationary, moving)]
             with source.block("for k in range(0, 2 * pairs, 2):"):
                 source.add(
-                    f"nisa.nc_matmul(dst=product, stationary={both[0]}, moving={both[1]},"
+                    f"nisa.nc_matmul(dst={product}, stationary={both[0]}, moving={both[1]},"
                     " perf_mode=nisa.matmul_perf_mode.double_row)"
                 )
             first = "2 * pairs, "
         with source.block(f"for k in range({first}{k_tiles}):"):
             source.add(f"size = min(PARTITIONS, {depth} - k * PARTITIONS)")
             if not self.plan.is_split:
-                source.add(f"nisa.nc_matmul(dst=product, stationary={stationary}, moving={moving})")
+                source.add(
+                    f"nisa.nc_matmul(dst={product}, stationary={stationary}, moving={moving})"
+                )
                 return
             source.note("The product of both second parts is too small to count.")
             x, w = (
@@ -375,7 +426,7 @@ class MatmulPrinter:
                 for text, part in ((stationary, "x_half"), (moving, "w_half"))
             )
             with source.block("for x_half, w_half in ((0, 0), (0, 1), (1, 0)):"):
-                source.add(f"nisa.nc_matmul(dst=product, stationary={x}, moving={w})")
+                source.add(f"nisa.nc_matmul(dst={product}, stationary={x}, moving={w})")
 
     def _step(self, step: Step, level: int) -> None:
         match step:

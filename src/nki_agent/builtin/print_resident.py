@@ -9,7 +9,7 @@ from __future__ import annotations
 from nki_agent.builtin.plan import Plan
 from nki_agent.builtin.print_steps import StepPrinter
 from nki_agent.builtin.regions import times
-from nki_agent.builtin.resident_plan import ResidentPlan, StepInput, StepProduct, StepResult
+from nki_agent.builtin.resident_plan import ResidentPlan, StepProduct
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Access, Size, Tile
 
@@ -75,6 +75,12 @@ FEATURES_FIRST = '''def features_first(tile, features, rows, each):
             nisa.activation(dst=turned[:size, part, e, :], op=nl.copy, data=block)
     return turned
 '''
+LOAD_STEPS = '''def load_steps(src):
+    """Loads rows [steps, M, features] of several steps, one under another."""
+    tile = nl.ndarray((src.shape[0] * src.shape[1], src.shape[2]), dtype=src.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=src)
+    return tile
+'''
 FEATURES_LAST = '''def features_last(tile, features):
     """Turns tile [rows, block of features, M] to [M, features]."""
     rows, each, num = tile.shape
@@ -95,7 +101,7 @@ def resident_helpers(plan: Plan) -> list[str]:
         return []
     turned = {is_turned(product) for stage in stages for product in stage.products}
     keep = [KEEP_PARTS] * (False in turned) + [KEEP_TURNED_PARTS] * (True in turned)
-    return [*keep, MULTIPLY_PART, FEATURES_FIRST, FEATURES_LAST]
+    return [*keep, MULTIPLY_PART, FEATURES_FIRST, LOAD_STEPS, FEATURES_LAST]
 
 
 def is_turned(product: StepProduct) -> bool:
@@ -129,19 +135,69 @@ class ResidentPrinter:
                 "Inputs and results of as many steps as fill the partitions are turned together."
             )
             self.source.add("most_steps = max(1, PARTITIONS // cols)")
-            with self.source.block("for t0 in range(0, num_steps, most_steps):"):
-                self.source.add("count = min(most_steps, num_steps - t0)")
-                for number, group in enumerate(self.plan.inputs):
-                    self._input(number, group)
-                for result in self.plan.results:
-                    self.source.add(
-                        f"{_all(result.tile)} = nl.ndarray((rows, each, count * cols),"
-                        f" dtype=nl.{result.tile.dtype.value}, buffer=nl.sbuf)"
-                    )
-                with self.source.block("for t in range(count):"):
-                    self._step()
-                for result in self.plan.results:
-                    self._store(result)
+            self._groups()
+
+    def _groups(self) -> None:
+        """All steps, several at a time."""
+        add, inputs = self.source.add, range(len(self.plan.inputs))
+        add("made = []")
+        if inputs:
+            self.source.note("The turn in front of the first reads ahead for it.")
+        first = "-most_steps" if inputs else "0"
+        with self.source.block(f"for t0 in range({first}, num_steps, most_steps):"):
+            if inputs:
+                self._load()
+                with self.source.block("if t0 < 0:"):
+                    self._turn_loaded()
+                    add("continue")
+            add("count = min(most_steps, num_steps - t0)")
+            for number in inputs:
+                add(f"inputs_{number + 1} = ahead_{number + 1}")
+            for result in self.plan.results:
+                add(
+                    f"{_all(result.tile)} = nl.ndarray((rows, each, count * cols),"
+                    f" dtype=nl.{result.tile.dtype.value}, buffer=nl.sbuf)"
+                )
+            with self.source.block("for t in range(count):"):
+                self._step()
+                self._between()
+            for result in self.plan.results:
+                if result.access is not None:
+                    rows = self._rows(result.access, "num_features", "t0", "count")
+                    add(f"made.append(({rows}, {_all(result.tile)}))")
+        self._store_made()
+
+    def _load(self) -> None:
+        """What the next steps read."""
+        self.source.add("start = t0 + most_steps")
+        with self.source.block("if start < num_steps:"):
+            self.source.add("coming = min(most_steps, num_steps - start)")
+            for number, group in enumerate(self.plan.inputs):
+                parts = len(group.parts)
+                width = times("num_features", str(parts)) if parts > 1 else "num_features"
+                rows = self._rows(group.access, width, "start", "coming")
+                self.source.add(f"loaded_{number + 1} = load_steps({rows})")
+
+    def _turn_loaded(self) -> None:
+        for number in range(1, len(self.plan.inputs) + 1):
+            turned = f"features_first(loaded_{number}, num_features, rows, each)"
+            self.source.add(f"ahead_{number} = {turned}")
+
+    def _store_made(self) -> None:
+        """The results of a group of steps."""
+        with self.source.block("for part, tile in made:"):
+            self.source.add("nisa.dma_copy(dst=part, src=features_last(tile, num_features))")
+
+    def _between(self) -> None:
+        """What is turned for the groups before and behind, in the middle of a group."""
+        add = self.source.add
+        with self.source.block("if t == min(1, count - 1):"):
+            self.source.note("Turned while the Tensor Engine would wait for the end of this step.")
+            self._store_made()
+            add("made = []")
+            if self.plan.inputs:
+                with self.source.block("if start < num_steps:"):
+                    self._turn_loaded()
 
     # -- before the loop --------------------------------------------------------------------------
     def _sizes(self) -> None:
@@ -213,26 +269,14 @@ class ResidentPrinter:
             f"{name} = features_first({name}_rows, num_features, rows, each)[:, 0, :, :]"
         )
 
-    def _input(self, number: int, group: StepInput) -> None:
-        width = (
-            times("num_features", str(len(group.parts))) if len(group.parts) > 1 else "num_features"
-        )
-        name = f"inputs_{number + 1}"
-        self.source.add(
-            f"{name}_rows = nl.ndarray((count * cols, {width}), dtype=nl.{group.dtype.value},"
-            " buffer=nl.sbuf)"
-        )
-        self.source.add(f"nisa.dma_copy(dst={name}_rows, src={self._rows(group.access, width)})")
-        self.source.add(f"{name} = features_first({name}_rows, num_features, rows, each)")
-
-    def _rows(self, access: Access, width: str) -> str:
-        """Rows of `count` steps and `cols` sequences in HBM."""
+    def _rows(self, access: Access, width: str, start: str, count: str) -> str:
+        """Rows of `count` steps from `start` on and `cols` sequences in HBM."""
         plan = self.plan
         step = self._stride(access.strides[0], plan.steps, plan.sequences, plan.features)
         row = self._stride(access.strides[1], plan.sequences, plan.steps, plan.features)
-        terms = [times(at, stride) for at, stride in (("t0", step), ("c0", row)) if stride != "0"]
+        terms = [times(at, stride) for at, stride in ((start, step), ("c0", row)) if stride != "0"]
         return (
-            f"{access.tensor}.ap(pattern=[[{step}, count], [{row}, cols], [1, {width}]]"
+            f"{access.tensor}.ap(pattern=[[{step}, {count}], [{row}, cols], [1, {width}]]"
             f"{self._offset(access.offset, *terms)})"
         )
 
@@ -244,14 +288,14 @@ class ResidentPrinter:
 
     # -- one step ---------------------------------------------------------------------------------
     def _step(self) -> None:
-        self.source.add("start, end = t * cols, (t + 1) * cols")
+        self.source.add("first, end = t * cols, (t + 1) * cols")
         for number, group in enumerate(self.plan.inputs):
             for part, tile in enumerate(group.parts):
                 self.steps.take(tile)
-                self.source.add(f"{tile.name} = inputs_{number + 1}[:, {part}, :, start:end]")
+                self.source.add(f"{tile.name} = inputs_{number + 1}[:, {part}, :, first:end]")
         for result in self.plan.results:
             self.steps.take(result.tile)
-            self.source.add(f"{result.tile.name} = {_all(result.tile)}[:, :, start:end]")
+            self.source.add(f"{result.tile.name} = {_all(result.tile)}[:, :, first:end]")
         for level in range(1, len(self.plan.levels)):
             for number, product in enumerate(self.plan.products):
                 if product.level == level:
@@ -271,14 +315,6 @@ class ResidentPrinter:
         self.steps.row_level = level
         for step in self.plan.levels[level]:
             self.steps.print(step, level)
-
-    def _store(self, result: StepResult) -> None:
-        if result.access is None:
-            return
-        rows = self._rows(result.access, "num_features")
-        self.source.add(
-            f"nisa.dma_copy(dst={rows}, src=features_last({_all(result.tile)}, num_features))"
-        )
 
 
 def _all(tile: Tile) -> str:

@@ -37,7 +37,8 @@ def stage_reads(stage: Stage) -> list[str]:
             found = [s.access.tensor for s in loads if s.dst.is_wide and any(s.access.strides[0])]
             found += [s.access.tensor for s in loads]
         case MatmulPlan() | SmallProductPlan():
-            found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels), *_read_by_tail(stage)]
+            found = [stage.x.tensor, stage.w.tensor, *_loaded(stage.levels)]
+            found += [*_read_by_tail(stage), *_read_by_twin(stage)]
         case TransposePlan() | FoldPlan():
             found = [stage.source.tensor]
         case ReorderPlan():
@@ -47,7 +48,12 @@ def stage_reads(stage: Stage) -> list[str]:
         case PoolPlan():
             found = [stage.x]
         case AttentionPlan() | ChainPlan():
-            found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded(stage.levels)]
+            found = [
+                stage.q.tensor,
+                stage.k.tensor,
+                stage.v.tensor,
+                *_loaded((*stage.levels, *_columns(stage))),
+            ]
         case SmallAttentionPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded([stage.shared])]
         case ResidentPlan() | ResidentRowsPlan():
@@ -62,6 +68,16 @@ def _read_by_tail(stage: MatmulPlan | SmallProductPlan) -> list[str]:
         return []
     made = stage.tail.whole.access.tensor
     return [name for name in _loaded(stage.tail.levels) if name != made]
+
+
+def _read_by_twin(stage: MatmulPlan | SmallProductPlan) -> list[str]:
+    if not isinstance(stage, MatmulPlan) or stage.twin is None:
+        return []
+    return [side.tensor for side in (stage.twin.x, stage.twin.w) if side is not None]
+
+
+def _columns(stage: AttentionPlan | ChainPlan) -> Sequence[Sequence[Step]]:
+    return (stage.columns,) if isinstance(stage, ChainPlan) else ()
 
 
 def _loaded(levels: Sequence[Sequence[Step]]) -> list[str]:
