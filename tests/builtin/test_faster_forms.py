@@ -69,6 +69,16 @@ FORMS = (
         "bfloat16",
         "sort_lists(",
     ),
+    (
+        Operator("sorted in PSUM", "torch.sort(x, dim=1).values", ((300, 512),)),
+        "float32",
+        "buffer=nl.psum",
+    ),
+    (
+        Operator("sorted in SBUF", "torch.sort(x, dim=1).values", ((3, 5000),)),
+        "float32",
+        "highs = others.reshape(",
+    ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("quarters", "torch.relu(x @ y)", ((90, 19, 40), (90, 40, 23))), "float32",

@@ -44,8 +44,6 @@ ROWS_EACH_MIN = 4
 NETWORK_COLS = (256, 8192)
 """Rows that are sorted by exchanges: longer than where searches by eight are as fast, and two of
 them fit."""
-NETWORK_ELEMS = 4096
-"""Elements of the rows that a partition sorts together: few instructions, four such tiles fit."""
 PIECE = 16384
 """Columns that one search takes (nki.isa.max8)."""
 
@@ -161,7 +159,7 @@ class _Planner:
             out=self.matrix(self.node.id, self.last(self.node.id)),
         )
 
-    def rank(self) -> RankPlan:
+    def rank(self, chip: ChipSpec) -> RankPlan:
         """The first of each row, and their places."""
         source = self.node.inputs[0]
         count = self.last(self.node.id)
@@ -178,7 +176,7 @@ class _Planner:
             is_descending=self.node.function.startswith("top"),
             rows_each=_rows_each(self.elems(source), self.last(source)),
         )
-        return _as_network(plan)
+        return _as_network(plan, chip)
 
     def running(self) -> RunningPlan:
         """The largest element so far."""
@@ -212,7 +210,7 @@ def plan_pick(
         case "running":
             plan = planner.running()
         case _:
-            plan = planner.rank()
+            plan = planner.rank(chip)
     _require_room(planner, plan, chip)
     return plan
 
@@ -250,15 +248,18 @@ def _rows_each(elems: Size, cols: Size) -> int | None:
     return each if each >= ROWS_EACH_MIN else None
 
 
-def _as_network(plan: RankPlan) -> RankPlan:
+def _as_network(plan: RankPlan, chip: ChipSpec) -> RankPlan:
     """The same by exchanges, where long rows are sorted whole and nobody asks for places."""
     cols = plan.source.cols
     is_whole = plan.places is None and plan.count == cols and plan.source.dtype.is_float
     if not is_whole or not NETWORK_COLS[0] <= max(cols) <= NETWORK_COLS[1]:
         return plan
+    length = 2 ** (max(cols) - 1).bit_length()
     tiles = -(-max(plan.source.rows) // LANES)
-    each = max(1, min(NETWORK_ELEMS // max(cols), tiles))
-    return replace(plan, is_network=True, rows_each=each)
+    # PSUM holds half of the elements, before a step and after it.
+    room = chip.psum_partition_bytes // DType.FLOAT32.itemsize
+    each = max(1, min(room // length, tiles))
+    return replace(plan, is_network=True, rows_each=each, is_paired=each * length <= room)
 
 
 def _widest_search(plan: RankPlan) -> Matrix:

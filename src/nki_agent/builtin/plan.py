@@ -404,6 +404,8 @@ class RankPlan:
     """Short rows are loaded and stored up to so many for each partition; None for one at a time."""
     is_network: bool = False
     """Whether whole rows are sorted by exchanges of pairs, all of a step at once."""
+    is_paired: bool = False
+    """Whether PSUM holds one of each of these pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from nki_agent.builtin.picks import PIECE
 from nki_agent.builtin.plan import RankPlan
+from nki_agent.builtin.print_network import print_network
 from nki_agent.builtin.print_picks import Names, run_of_rows
 from nki_agent.builtin.text import Scope, Source
 
@@ -27,31 +28,6 @@ RANK = '''def rank(values, places, data):
             nisa.nc_match_replace8(
                 dst=data, data=data, vals=best, imm=LOWEST, dst_idx=places[:, k0 : k0 + 8]
             )
-'''
-SORT = '''def partners(tile, span, is_first):
-    """The lower and the upper half of each span; at first the upper one from its end on."""
-    rows, total = tile.shape
-    half = span // 2
-    step, start = (-1, span - 1) if is_first else (1, half)
-    low = tile.ap(pattern=[[total, rows], [span, total // span], [1, half]])
-    high = tile.ap(pattern=[[total, rows], [span, total // span], [step, half]], offset=start)
-    return low, high
-
-
-def sort_lists(tile, spare, levels, front, back):
-    """Sorts the lists of 2 ** levels elements in each partition; returns where they lie then.
-
-    Of each pair, `front` chooses the one that comes first, and `back` the other.
-    """
-    for level in range(1, levels + 1):
-        for step in range(level):
-            span = 2 ** (level - step)
-            low, high = partners(tile, span, step == 0)
-            new_low, new_high = partners(spare, span, step == 0)
-            nisa.tensor_tensor(dst=new_low, data1=low, data2=high, op=front)
-            nisa.tensor_tensor(dst=new_high, data1=low, data2=high, op=back)
-            tile, spare = spare, tile
-    return tile
 '''
 EIGHT = 8
 """Values that one search finds."""
@@ -81,7 +57,7 @@ class RankPrinter:
             self.names.size("num_kept", plan.count, some, from_last=True)
         source = self.names.view(plan.source, "num_rows", "num_cols")
         if plan.is_network:
-            self._network(source)
+            print_network(plan, source, self.source, self.names)
             return
         self.values = self.names.view(plan.values, "num_rows", "num_kept") if plan.values else ""
         self.places = self.names.view(plan.places, "num_rows", "num_kept") if plan.places else ""
@@ -100,30 +76,6 @@ class RankPrinter:
                 self._load(source, "num_cols", "")
                 add("rank(values, places, data)")
             self._store()
-
-    def _network(self, source: str) -> None:
-        """Rows as lists of a power of two, several in each partition."""
-        plan, add, tile = self.plan, self.source.add, self.names.tile
-        assert plan.values is not None
-        values = self.names.view(plan.values, "num_rows", "num_cols")
-        self.source.note("Lists are as long as the next power of two.")
-        add("length, levels = 1, 0")
-        most = (max(plan.source.cols) - 1).bit_length()
-        block = self.source.block
-        with block(f"for _ in range({most}):"), block("if length < num_cols:"):
-            add("length, levels = 2 * length, levels + 1")
-        with self.source.block(f"for start, rows, each in row_blocks(num_rows, {plan.rows_each}):"):
-            tile("data", "(rows, each * length)", "float32")
-            tile("spare", "(rows, each * length)", "float32")
-            lists = "data.reshape((rows, each, length))[:, :, :num_cols]"
-            end = "-" if plan.is_descending else ""
-            with self.source.block("if length > num_cols:"):
-                add(f'nisa.memset(dst=data, value=float("{end}inf"))')
-            add(f"nisa.dma_copy(dst={lists}, src={run_of_rows(source, 'num_cols')})")
-            ops = ["nl.minimum", "nl.maximum"]
-            front, back = reversed(ops) if plan.is_descending else ops
-            add(f"data = sort_lists(data, spare, levels, {front}, {back})")
-            add(f"nisa.dma_copy(dst={run_of_rows(values, 'num_cols')}, src={lists})")
 
     def _packed(self, source: str) -> None:
         """Short rows: several for each partition, ranked one after the other."""
