@@ -79,6 +79,16 @@ FORMS = (
         "float32",
         "highs = others.reshape(",
     ),
+    (
+        Operator("largest of groups", "torch.topk(x, 40, dim=1)", ((300, 2050),)),
+        "float32",
+        "rank_groups(",
+    ),
+    (
+        Operator("least of groups", "torch.topk(x, 9, dim=1, largest=False)[0]", ((130, 1001),)),
+        "bfloat16",
+        "rank_groups(",
+    ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("quarters", "torch.relu(x @ y)", ((90, 19, 40), (90, 40, 23))), "float32",
@@ -97,6 +107,19 @@ OUTPUTS = {"counts": "int32[V]"}
 
 def reference(indices, V=83):
     return indices.new_zeros(V).index_add(0, indices, torch.ones_like(indices))
+"""
+LARGEST = """
+import torch
+
+SHAPES = {"dev": {"M": 40, "N": 501}, "odd": {"M": 5, "N": 2001}}
+INPUTS = {"x": "float32[M, N]"}
+OUTPUTS = {"values": "float32[M, 64]", "places": "int32[M, 64]"}
+TOLERANCE = "IX"
+
+
+def reference(x):
+    values, places = torch.topk(x, 64, dim=1)
+    return values, places.to(torch.int32)
 """
 GROUPED = """
 import torch
@@ -261,6 +284,15 @@ def test_rows_by_index_do_not_wait_for_each_other(
 def test_number_of_occurrences_is_a_product_of_digits(make_task: MakeTask, solve: Solve) -> None:
     task = make_task(COUNTS)
     assert "low_digits" in write_kernel(task, Target.TRN2)
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_no_column_is_ranked_twice_where_all_groups_are_chosen(
+    make_task: MakeTask, solve: Solve
+) -> None:
+    task = make_task(LARGEST)
+    assert "rank_groups(" in write_kernel(task, Target.TRN2)
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
 

@@ -44,6 +44,14 @@ ROWS_EACH_MIN = 4
 NETWORK_COLS = (256, 8192)
 """Rows that are sorted by exchanges: longer than where searches by eight are as fast, and two of
 them fit."""
+EIGHT = 8
+"""Elements that one search finds."""
+GROUPS = (4, 8, 16, 32, 64)
+GROUPS_SHARE = 0.7
+"""What groups have to reach: they take more instructions."""
+TOGETHER_MAX = 2
+ROW_TILES = 2
+"""Tiles as long as a row that a search has at most: the row, and values with places or members."""
 PIECE = 16384
 """Columns that one search takes (nki.isa.max8)."""
 
@@ -176,7 +184,7 @@ class _Planner:
             is_descending=self.node.function.startswith("top"),
             rows_each=_rows_each(self.elems(source), self.last(source)),
         )
-        return _as_network(plan, chip)
+        return _as_network(plan, chip) or _by_turns(plan, chip)
 
     def running(self) -> RunningPlan:
         """The largest element so far."""
@@ -248,18 +256,35 @@ def _rows_each(elems: Size, cols: Size) -> int | None:
     return each if each >= ROWS_EACH_MIN else None
 
 
-def _as_network(plan: RankPlan, chip: ChipSpec) -> RankPlan:
+def _as_network(plan: RankPlan, chip: ChipSpec) -> RankPlan | None:
     """The same by exchanges, where long rows are sorted whole and nobody asks for places."""
     cols = plan.source.cols
     is_whole = plan.places is None and plan.count == cols and plan.source.dtype.is_float
     if not is_whole or not NETWORK_COLS[0] <= max(cols) <= NETWORK_COLS[1]:
-        return plan
+        return None
     length = 2 ** (max(cols) - 1).bit_length()
     tiles = -(-max(plan.source.rows) // LANES)
     # PSUM holds half of the elements, before a step and after it.
     room = chip.psum_partition_bytes // DType.FLOAT32.itemsize
     each = max(1, min(room // length, tiles))
     return replace(plan, is_network=True, rows_each=each, is_paired=each * length <= room)
+
+
+def _by_turns(plan: RankPlan, chip: ChipSpec) -> RankPlan:
+    """The same for several tiles of rows by turns, and by groups where that saves passes."""
+    cols, count = max(plan.source.cols), -(-max(plan.count) // EIGHT) * EIGHT
+    if plan.rows_each is not None or cols > PIECE:
+        return plan
+    passes, short = 2 * count // EIGHT, chip.small_instruction_cycles
+    group, least = 1, GROUPS_SHARE * passes * cols
+    for size in GROUPS:
+        cycles = cols + passes * (max(short, cols // size) + max(short, count * size))
+        if cycles < least:
+            group, least = size, cycles
+    tiles = -(-max(plan.source.rows) // LANES)
+    room = chip.sbuf_usable_partition_bytes // (BUFFERS * ROW_TILES * DType.FLOAT32.itemsize)
+    together = max(1, min(TOGETHER_MAX, room // cols, tiles))
+    return replace(plan, group=group, together=together)
 
 
 def _widest_search(plan: RankPlan) -> Matrix:

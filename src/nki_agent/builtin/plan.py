@@ -406,6 +406,10 @@ class RankPlan:
     """Whether whole rows are sorted by exchanges of pairs, all of a step at once."""
     is_paired: bool = False
     """Whether PSUM holds one of each of these pairs."""
+    group: int = 1
+    """Columns of a group: the maxima of groups are ranked first, then what is in the best."""
+    together: int = 1
+    """Tiles of rows that are ranked by turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
 )
-from nki_agent.builtin.print_ranks import LOWEST, RANK, RankPrinter
+from nki_agent.builtin.print_ranks import BEHIND, LOWEST, RANK, RANK_GROUPS, RankPrinter
 from nki_agent.builtin.print_reorders import ReorderPrinter
 from nki_agent.builtin.print_resident import ResidentPrinter, resident_helpers
 from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_rows_helpers
@@ -183,6 +183,8 @@ def _constants(plan: Plan, source: Source) -> None:
     ranks = {s.is_network for s in plan.stages if isinstance(s, RankPlan)}
     if False in ranks:
         source.add(LOWEST)
+        if any(isinstance(s, RankPlan) and s.group > 1 for s in plan.stages):
+            source.add(BEHIND)
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
     helpers += window_helpers(plan) + fold_helpers(plan)
@@ -193,6 +195,8 @@ def _constants(plan: Plan, source: Source) -> None:
         + resident_rows_helpers(plan)
     )
     helpers += [RANK] * (False in ranks) + [SORT] * (True in ranks)
+    if any(isinstance(s, RankPlan) and s.group > 1 for s in plan.stages):
+        helpers.append(RANK_GROUPS)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
         helpers.append(FLAT_HELPER)
     if any(is_packed(s) for s in plan.stages):
