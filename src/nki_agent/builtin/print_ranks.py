@@ -127,7 +127,7 @@ class RankPrinter:
         self.names.tile("places", "(rows, count)", "uint32")
 
     def _by_turns(self, source: str) -> None:
-        """Tiles of rows, some together: a search waits for its last step, the next tile's doesn't."""
+        """Tiles of rows, some together: none of them waits for its last step."""
         plan, add, block = self.plan, self.source.add, self.source.block
         if plan.group > 1:
             self.source.note("Rows are whole groups, and so many that eight can be chosen.")
