@@ -89,6 +89,18 @@ FORMS = (
         "bfloat16",
         "rank_groups(",
     ),
+    (
+        Operator("row by row", "(x - y[..., None]) * z[..., None]",
+                 ((130, 40, 128), (130, 40), (130, 40))),
+        "float32",
+        "scale=z_column[:, e, :]",
+    ),
+    (
+        Operator("statistics row by row", "F.layer_norm(x, (120,)) * y[..., None]",
+                 ((130, 40, 120), (130, 40))),
+        "bfloat16",
+        "for e in range(each):",
+    ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("quarters", "torch.relu(x @ y)", ((90, 19, 40), (90, 40, 23))), "float32",

@@ -85,6 +85,8 @@ class RowsPlan:
     rows_each: int | None
     """Short rows are packed, up to so many in each partition; None puts one row in each."""
     levels: tuple[tuple[Step, ...], ...]
+    is_apart: bool = False
+    """Whether packed rows go one by one where a step takes a value of each."""
     has_middle: bool = False
     """Whether what is packed in a partition is the last of `outer`, not rows that follow."""
     after: tuple[Store, ...] = ()
