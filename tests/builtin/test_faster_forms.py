@@ -101,6 +101,12 @@ FORMS = (
         "bfloat16",
         "for e in range(each):",
     ),
+    (
+        Operator("row kept in PSUM", "F.rms_norm(x, (2000,), y) / (x.abs().amax(1)[:, None] + 1)",
+                 ((900, 2000), (2000,))),
+        "float32",
+        "y_row_loaded",
+    ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("quarters", "torch.relu(x @ y)", ((90, 19, 40), (90, 40, 23))), "float32",

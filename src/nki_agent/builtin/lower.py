@@ -57,6 +57,8 @@ _OPPOSITE = {
     "less_equal": "greater", "equal": "not_equal", "not_equal": "equal",
 }  # fmt: skip
 EIGHT_BIT_FLOATS = frozenset({DType.FLOAT8_E4M3, DType.FLOAT8_E4M3FN, DType.FLOAT8_E5M2})
+ON_SCALAR = frozenset({"add", "multiply"})
+"""Operators that the Scalar Engine has as well."""
 _ACTIVATIONS = frozenset(
     {"exp", "log", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid", "relu", "gelu", "silu"}
     | {"gelu_apprx_tanh", "mish", "erf", "softplus", "square", "sign", "abs", "arctan"}
@@ -109,8 +111,17 @@ class Lowering(Tiles):
         if _changes_nothing(scalar, value) and place == Place(value.kind, value.level):
             return value
         if len(value.scalars) >= SCALAR_PAIR:
-            value = self._pending(self._apply_once(node, value, "scaled"))
+            value = self._with_fewer(node, value)
         return Pending(value.tile, (*value.scalars, scalar), place.kind, place.level)
+
+    def _with_fewer(self, node: Node, value: Pending) -> Pending:
+        """A value with room for one more operator on the way."""
+        first, second = value.scalars
+        if first.op in ON_SCALAR and second.op not in ON_SCALAR and value.kind in WIDE:
+            # Alone it may go to the Scalar Engine; the others share an instruction anyhow.
+            alone = Pending(value.tile, (first,), value.kind, value.level)
+            return Pending(self.apply(alone, "scaled"), (second,), value.kind, value.level)
+        return self._pending(self._apply_once(node, value, "scaled"))
 
     def _apply_once(self, node: Node, value: Pending, wanted: str) -> Tile:
         """An operand in a tile, the same for all its readers: two ways round differently."""

@@ -30,6 +30,7 @@ from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices, Phases
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
+from nki_agent.builtin.kept_vectors import keep_vectors
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pacing import Pacer
 from nki_agent.builtin.packed_rows import (
@@ -410,13 +411,17 @@ class RowsPlanner:
             place = space.place_read(walks, has_col_loop=has_col_loop)
             self._load(lowering, space, source, walks, place)
         total = self._lower_all(lowering, space)
-        levels = self._shortened(lowering, total)
+        levels = lowering.levels
+        if total is None:
+            levels = [fold_negations(steps) for steps in levels]
+            levels = shorten(levels) if self.choices.short_tiles else levels
         names = lowering.taken_names
         cuts: tuple[int, ...] = ()
         if is_apart and each is not None:
             levels[-1] = spread_apart(levels[-1], self.chip, space, each, names)
         else:
             levels[-1], cuts = self._spread(space, levels[-1], block, names, each)
+            levels = keep_vectors(levels, names)
         return RowsPlan(
             title=describe(self.captured, self.group.nodes),
             outer=tuple(group_size(g, space.sizes) for g in space.outer),
@@ -450,13 +455,6 @@ class RowsPlanner:
             if access not in loaded:
                 lowering.emit(tile.level, Store(access=access, src=tile))
         return total
-
-    def _shortened(self, lowering: Lowering, total: Total | None) -> list[list[Step]]:
-        """The steps by loop, those gone that others do on the way."""
-        if total is not None:
-            return lowering.levels
-        levels = [fold_negations(steps) for steps in lowering.levels]
-        return shorten(levels) if self.choices.short_tiles else levels
 
     def _total(self, lowering: Lowering, space: Space) -> Total | None:
         """What is added up over the innermost loop: see `total_rows`."""
@@ -504,6 +502,7 @@ class RowsPlanner:
             may_park=self.choices.parking,
             banks_held=-(-4 * cols // self.chip.psum_bank_bytes) if self.fold is not None else 0,
             phases=self.choices.phases,
+            vector_elems=0 if self.fold or self.group.loop else width // (each or 1),
         ).pace(steps)
         return list(paced.steps), paced.cuts
 
