@@ -107,6 +107,12 @@ FORMS = (
         "float32",
         "y_row_loaded",
     ),
+    (
+        Operator("one less where it holds", "torch.where(x == y[:, None], z - 1, z) * 2",
+                 ((300, 70), (300,), (300, 70))),
+        "float32",
+        "op1=nl.subtract",
+    ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("quarters", "torch.relu(x @ y)", ((90, 19, 40), (90, 40, 23))), "float32",

@@ -26,7 +26,7 @@ from nki_agent.builtin.align import (
     walk_of,
     walk_of_result,
 )
-from nki_agent.builtin.balance import Estimate, balance
+from nki_agent.builtin.balance import Estimate
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices, Phases
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
@@ -49,8 +49,8 @@ from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import (
     Passes,
     StripLowering,
-    count_names,
     lower_strips,
+    pace_strips,
     read_again,
     strip_bytes,
 )
@@ -320,11 +320,8 @@ class RowsPlanner:
             load=lambda source, place: self._load(lowering, space, source, walks[source], place),
             store=lambda node: self._store(lowering, space, node),
         )
-        levels, names = [list(steps) for steps in lowering.levels], lowering.taken_names
-        for level in range(row_level + 1, row_level + 1 + 2 * passes.count, 2):
-            estimate = Estimate(self.chip, block, len(space.sizes))
-            levels[level] = balance(levels[level], estimate, floor_ns=0.0, scratch=names)
-            names = count_names(names, levels[level])
+        estimate = Estimate(self.chip, block, len(space.sizes))
+        levels = pace_strips(lowering, row_level, estimate, may_park=self.choices.parking)
         return RowsPlan(
             title=describe(self.captured, self.group.nodes),
             outer=tuple(group_size(g, space.sizes) for g in space.outer),
