@@ -27,6 +27,8 @@ from nki_agent.isa.dtype import DType
 
 TURN_US = 6.0
 """One turn of reading rows, adding and writing them back, each of which waits for the last."""
+NAMED_US = 0.9
+"""GpSimd's time for the descriptors of a tile whose rows are named by indices."""
 SUMS_MAX = 4
 """Partial results at most: with more the transfers themselves take longest."""
 PASS_US = 0.15
@@ -63,7 +65,10 @@ def _count_sums(plan: PickPlan, chip: ChipSpec) -> int:
     turns = max(plan.index.rows) / chip.partitions
     traffic_us = max(plan.out.rows) * max(plan.out.cols) * plan.out.dtype.itemsize / 1e3
     traffic_us *= 2 / chip.dma_bytes_per_ns
-    times = {n: turns * TURN_US / n + (n - 1) * traffic_us for n in range(1, SUMS_MAX + 1)}
+    named_us = NAMED_US * (2 if plan.taken is None else 3)
+    times = {
+        n: turns * max(TURN_US / n, named_us) + (n - 1) * traffic_us for n in range(1, SUMS_MAX + 1)
+    }
     return min(times, key=lambda n: times[n])
 
 
@@ -120,9 +125,11 @@ class _Planner:
 
     def change(self, chip: ChipSpec) -> PickPlan:
         """Rows that are put, or added."""
-        table, rows, index = self.node.inputs
+        table, rows, index, *more = self.node.inputs
         ones = (1,) * len(self.captured.graphs)
-        cols = _ratio(self.elems(rows), self.elems(index))
+        is_taken = bool(more)
+        cols = self.last(rows) if is_taken else _ratio(self.elems(rows), self.elems(index))
+        taken, weight, *_ = [*(self.matrix(n, ones) for n in more), None, None]
         out = self.matrix(self.node.id, cols)
         plan = PickPlan(
             title=self.title,
@@ -131,6 +138,8 @@ class _Planner:
             index=self.matrix(index, ones),
             rows=self.matrix_or_number(rows, cols),
             out=out,
+            taken=taken,
+            weight=weight,
         )
         if self.node.function != "add_rows":
             return plan

@@ -390,6 +390,10 @@ class PickPlan:
     """Whether rows are added through products with one-hot rows."""
     num_sums: int = 1
     """Partial results that tiles of rows are added to by turns, so that they need not wait."""
+    taken: Matrix | None = None
+    """Which of `rows` are added, where they are taken from a table on the way."""
+    weight: Matrix | None = None
+    """What each row that is taken is multiplied with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from nki_agent.builtin.plan import (
     ConvolutionPlan,
     FoldPlan,
     MatmulPlan,
+    Matrix,
     PickPlan,
     Plan,
     PoolPlan,
@@ -218,7 +219,8 @@ def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
         is_packed_pick = stage.is_one_hot or counts_alone(stage) or takes_runs(stage)
-        return is_packed_pick or stage.function == "mark_cols"
+        is_filled = stage.function == "put_rows" and not isinstance(stage.table, Matrix)
+        return is_packed_pick or is_filled or stage.function in ("mark_cols", "add_rows")
     if isinstance(stage, RowsPlan) and stage.has_middle:
         return False
     if isinstance(stage, RowsPlan | RankPlan | TransposePlan):
