@@ -113,6 +113,12 @@ FORMS = (
         "float32",
         "op1=nl.subtract",
     ),
+    (
+        Operator("what follows a product", "z[:, None] - 2 * (x @ y) + w",
+                 ((900, 60), (60, 700), (900,), (700,))),
+        "float32",
+        "difference = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)",
+    ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("quarters", "torch.relu(x @ y)", ((90, 19, 40), (90, 40, 23))), "float32",

@@ -25,12 +25,14 @@ from nki_agent.builtin.align import (
     walk_of,
     walk_of_result,
 )
+from nki_agent.builtin.balance import Estimate
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import MatmulPlan, Stored, TransposePlan
+from nki_agent.builtin.product_epilogues import pace_epilogue
 from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile, loaded_dtype
@@ -127,6 +129,13 @@ class MatmulPlanner:
         levels, product = self._epilogue(space)
         if choices.short_tiles:
             levels = tuple(tuple(steps) for steps in shorten(levels))
+        if not self.group.loop:
+            cols = min(max(n), self.chip.psum_bank_bytes // DType.FLOAT32.itemsize)
+            estimate = Estimate(self.chip, cols, len(space.sizes))
+            taken = [stored.name for stored in self.buffers.values()]
+            levels = pace_epilogue(
+                levels, estimate, choices, taken=taken, depth=max(k), dtype=dtype
+            )
         each = short_rows(choices, dtype, k, self.chip)
         group = self.chip.partitions * each
         is_ready = set(x.strides[-2]) == {1} != set(x.strides[-1])

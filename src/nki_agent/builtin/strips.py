@@ -170,11 +170,11 @@ def pace_strips(
             may_park=may_park,
         )
         levels[level] = list(pacer.pace(levels[level]).steps)
-        names = _count_names(names, levels[level])
+        names = count_names(names, levels[level])
     return levels
 
 
-def _count_names(names: Mapping[str, int], steps: Sequence[Step]) -> dict[str, int]:
+def count_names(names: Mapping[str, int], steps: Sequence[Step]) -> dict[str, int]:
     """The names that are taken once these steps are written."""
     found = dict(names)
     for tile in (t for step in steps for t in step_writes(step)):
