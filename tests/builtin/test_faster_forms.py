@@ -117,7 +117,7 @@ FORMS = (
         Operator("what follows a product", "z[:, None] - 2 * (x @ y) + w",
                  ((900, 60), (60, 700), (900,), (700,))),
         "float32",
-        "difference = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)",
+        "engine=nisa.engine.gpsimd",
     ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
