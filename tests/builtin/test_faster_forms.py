@@ -151,6 +151,17 @@ def reference(x):
     values, places = torch.topk(x, 64, dim=1)
     return values, places.to(torch.int32)
 """
+MASKED = """
+import torch
+
+SHAPES = {"dev": {"M": 130, "N": 70}, "odd": {"M": 37, "N": 205}}
+INPUTS = {"x": "float32[M, N]", "keep": "uint8[M, N] mask", "hide": "uint8[M, N] mask"}
+OUTPUTS = {"y": "float32[M, N]"}
+
+
+def reference(x, keep, hide):
+    return torch.where(hide > 0, 2.0, x.masked_fill(keep == 0, -3.0)) + 1
+"""
 GROUPED = """
 import torch
 import torch.nn.functional as F
@@ -314,6 +325,15 @@ def test_rows_by_index_do_not_wait_for_each_other(
 def test_number_of_occurrences_is_a_product_of_digits(make_task: MakeTask, solve: Solve) -> None:
     task = make_task(COUNTS)
     assert "low_digits" in write_kernel(task, Target.TRN2)
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_mask_of_bytes_is_a_predicate_as_it_is(make_task: MakeTask, solve: Solve) -> None:
+    task = make_task(MASKED)
+    text = write_kernel(task, Target.TRN2)
+    assert "predicate=keep_tile, reverse_pred=True" in text
+    assert "predicate=hide_tile)" in text
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
 

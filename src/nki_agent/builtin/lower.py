@@ -378,7 +378,7 @@ class Lowering(Tiles):
         place = self.places[node.id]
         if (chosen := self._select(node, place)) is not None:
             return chosen
-        mask = self.settle(condition, "mask", DType.UINT8)
+        mask, is_reversed = self._predicate(condition)
         dst = self.tile("chosen", place)
         otherwise = self.value(second)
         if isinstance(otherwise, tuple):
@@ -390,8 +390,23 @@ class Lowering(Tiles):
             self.emit(place.level, Copy(dst=dst, src=otherwise.tile))
         picked = self.value(first)
         source: Operand = picked if isinstance(picked, tuple) else self._as_float32(first, place)
-        self.emit(place.level, CopyWhere(dst=dst, src=source, predicate=mask))
+        choice = CopyWhere(dst=dst, src=source, predicate=mask, is_reversed=is_reversed)
+        self.emit(place.level, choice)
         return self._pending(dst)
+
+    def _predicate(self, condition: int) -> tuple[Tile, bool]:
+        """What is not 0 where a condition holds; or, with the second, where it does not.
+
+        A whole number without a sign that is compared with 0 says so itself.
+        """
+        value = self.value(condition)
+        if isinstance(value, Pending) and value.kind is value.tile.kind and len(value.scalars) == 1:
+            (only,) = value.scalars
+            is_zero = isinstance(only.operand, tuple) and not any(only.operand)
+            asked = only.op in ("equal", "not_equal", "greater") and not only.reverse
+            if is_zero and asked and value.tile.dtype is DType.UINT8:
+                return value.tile, only.op == "equal"
+        return self.settle(condition, "mask", DType.UINT8), False
 
     def _select(self, node: Node, place: Place) -> Value | None:
         """A choice between a tile and a number by position; None if it is another choice."""

@@ -267,8 +267,10 @@ class StepPrinter:
     def _copy_where(self, step: CopyWhere, level: int) -> str:
         source = self.operand(step.src, level)
         predicate = self.spread(step.predicate, step.dst, level)
+        end = ", reverse_pred=True" if step.is_reversed else ""
         return (
-            f"nisa.tensor_copy_predicated(dst={step.dst.name}, src={source}, predicate={predicate})"
+            f"nisa.tensor_copy_predicated(dst={step.dst.name}, src={source},"
+            f" predicate={predicate}{end})"
         )
 
     def _along_rows(self, step: Reduce | Scan | Accumulate, level: int) -> str:
