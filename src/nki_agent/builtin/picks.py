@@ -26,7 +26,8 @@ from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
 TURN_US = 6.0
-"""One turn of reading rows, adding and writing them back, each of which waits for the last."""
+"""One turn of reading rows, adding and writing them back, each of which waits for the last, beside
+the time that their bytes take."""
 NAMED_US = 0.9
 """GpSimd's time for the descriptors of a tile whose rows are named by indices."""
 SUMS_MAX = 4
@@ -63,11 +64,14 @@ def _count_sums(plan: PickPlan, chip: ChipSpec) -> int:
     if plan.out.dtype is not DType.FLOAT32:
         return 1
     turns = max(plan.index.rows) / chip.partitions
-    traffic_us = max(plan.out.rows) * max(plan.out.cols) * plan.out.dtype.itemsize / 1e3
-    traffic_us *= 2 / chip.dma_bytes_per_ns
-    named_us = NAMED_US * (2 if plan.taken is None else 3)
-    times = {
-        n: turns * max(TURN_US / n, named_us) + (n - 1) * traffic_us for n in range(1, SUMS_MAX + 1)
+    row_us = max(plan.out.cols) * plan.out.dtype.itemsize / chip.dma_bytes_per_ns / 1e3
+    out_us = max(plan.out.rows) * row_us
+    # Each row that is added is read, and so is what it is added to, which is written back.
+    least_us = out_us + 3 * max(plan.index.rows) * row_us
+    least_us = max(least_us, turns * NAMED_US * (2 if plan.taken is None else 3))
+    wait_us = turns * (TURN_US + 2 * chip.partitions * row_us)
+    times = {1: max(wait_us, least_us)} | {
+        n: max(wait_us / n, least_us) + 2 * n * out_us for n in range(2, SUMS_MAX + 1)
     }
     return min(times, key=lambda n: times[n])
 
