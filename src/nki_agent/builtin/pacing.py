@@ -34,6 +34,8 @@ GAIN_MIN = 0.02
 """Part of the time by which another plan must be shorter."""
 KEPT_GAIN_MIN = 0.02
 """The same for a row that is kept in PSUM: stages around this one do without its banks."""
+KEPT_TILES_MIN = 32
+"""Fewer tiles are over before what is copied first pays."""
 PARKED_MAX = 3
 """Tiles in PSUM at most: each is the choice of a pass over all candidates."""
 
@@ -72,7 +74,7 @@ class Pacer:
         if not self.may_park:
             return best
         plain = replace(self, vector_elems=0)._parked(best, steps)
-        if not self.vector_elems:
+        if not self.vector_elems or self.num_tiles < KEPT_TILES_MIN:
             return plain
         kept = self._parked(best, steps)
         return kept if kept.tile_ns < plain.tile_ns * (1 - KEPT_GAIN_MIN) else plain
