@@ -69,6 +69,56 @@ FORMS = (
         "bfloat16",
         "sort_lists(",
     ),
+    (
+        Operator("sorted in PSUM", "torch.sort(x, dim=1).values", ((300, 512),)),
+        "float32",
+        "buffer=nl.psum",
+    ),
+    (
+        Operator("sorted in SBUF", "torch.sort(x, dim=1).values", ((3, 5000),)),
+        "float32",
+        "highs = others.reshape(",
+    ),
+    (
+        Operator("largest of groups", "torch.topk(x, 40, dim=1)", ((300, 2050),)),
+        "float32",
+        "rank_groups(",
+    ),
+    (
+        Operator("least of groups", "torch.topk(x, 9, dim=1, largest=False)[0]", ((130, 1001),)),
+        "bfloat16",
+        "rank_groups(",
+    ),
+    (
+        Operator("row by row", "(x - y[..., None]) * z[..., None]",
+                 ((130, 40, 128), (130, 40), (130, 40))),
+        "float32",
+        "scale=z_column[:, e, :]",
+    ),
+    (
+        Operator("statistics row by row", "F.layer_norm(x, (120,)) * y[..., None]",
+                 ((130, 40, 120), (130, 40))),
+        "bfloat16",
+        "for e in range(each):",
+    ),
+    (
+        Operator("row kept in PSUM", "F.rms_norm(x, (600,), y) / (x.abs().amax(1)[:, None] + 1)",
+                 ((4200, 600), (600,))),
+        "float32",
+        "y_row_loaded",
+    ),
+    (
+        Operator("one less where it holds", "torch.where(x == y[:, None], z - 1, z) * 2",
+                 ((300, 70), (300,), (300, 70))),
+        "float32",
+        "op1=nl.subtract",
+    ),
+    (
+        Operator("what follows a product", "z[:, None] - 2 * (x @ y) + w",
+                 ((900, 60), (60, 700), (900,), (700,))),
+        "float32",
+        "engine=nisa.engine.gpsimd",
+    ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
     (Operator("quarters", "torch.relu(x @ y)", ((90, 19, 40), (90, 40, 23))), "float32",
@@ -87,6 +137,30 @@ OUTPUTS = {"counts": "int32[V]"}
 
 def reference(indices, V=83):
     return indices.new_zeros(V).index_add(0, indices, torch.ones_like(indices))
+"""
+LARGEST = """
+import torch
+
+SHAPES = {"dev": {"M": 40, "N": 501}, "odd": {"M": 5, "N": 2001}}
+INPUTS = {"x": "float32[M, N]"}
+OUTPUTS = {"values": "float32[M, 64]", "places": "int32[M, 64]"}
+TOLERANCE = "IX"
+
+
+def reference(x):
+    values, places = torch.topk(x, 64, dim=1)
+    return values, places.to(torch.int32)
+"""
+MASKED = """
+import torch
+
+SHAPES = {"dev": {"M": 130, "N": 70}, "odd": {"M": 37, "N": 205}}
+INPUTS = {"x": "float32[M, N]", "keep": "uint8[M, N] mask", "hide": "uint8[M, N] mask"}
+OUTPUTS = {"y": "float32[M, N]"}
+
+
+def reference(x, keep, hide):
+    return torch.where(hide > 0, 2.0, x.masked_fill(keep == 0, -3.0)) + 1
 """
 GROUPED = """
 import torch
@@ -251,6 +325,24 @@ def test_rows_by_index_do_not_wait_for_each_other(
 def test_number_of_occurrences_is_a_product_of_digits(make_task: MakeTask, solve: Solve) -> None:
     task = make_task(COUNTS)
     assert "low_digits" in write_kernel(task, Target.TRN2)
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_mask_of_bytes_is_a_predicate_as_it_is(make_task: MakeTask, solve: Solve) -> None:
+    task = make_task(MASKED)
+    text = write_kernel(task, Target.TRN2)
+    assert "predicate=keep_tile, reverse_pred=True" in text
+    assert "predicate=hide_tile)" in text
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_no_column_is_ranked_twice_where_all_groups_are_chosen(
+    make_task: MakeTask, solve: Solve
+) -> None:
+    task = make_task(LARGEST)
+    assert "rank_groups(" in write_kernel(task, Target.TRN2)
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
 

@@ -110,6 +110,24 @@ CASES = (
         SIZES,
     ),
     Case(
+        "sum of rows that are taken",
+        "torch.zeros(m, n).index_add(0, i, x[j.long()] * w[:, None])",
+        {"x": X, "i": whole("m", "300,"), "j": whole("m", "300,"), "w": "torch.rand(300)"},
+        SIZES,
+    ),
+    Case(
+        "sum of taken rows in many",
+        "torch.zeros(1500, n).index_add(0, i, w[:, None] * x[j.long()])",
+        {"x": X, "i": whole("1500", "900,"), "j": whole("m", "900,"), "w": "torch.rand(900)"},
+        SIZES,
+    ),
+    Case(
+        "sum of plain taken rows",
+        "torch.ones(1500, n).index_add(0, i, x[j.long()])",
+        {"x": X, "i": whole("1500", "900,"), "j": whole("m", "900,")},
+        SIZES,
+    ),
+    Case(
         "matrix of each row",
         "(x[:, None] @ w[i.long()]).squeeze(1)",
         {"x": X, "w": "torch.randn(3, n, k)", "i": whole("3", "m,")},

@@ -93,9 +93,10 @@ def _prelu(rules: Rules, x: Ref, weight: Value) -> Ref:
 
 
 def _elu(rules: Rules, x: Ref, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Ref:
-    # exp sees only the negative part, so that large inputs do not overflow.
-    below = rules.mul(rules.clamp(x, None, 0.0), input_scale)
-    tail = rules.mul(_expm1(rules, below), alpha)
+    # exp sees only the negative part, so that large inputs do not overflow; as a relu that part
+    # and all that follows from it are the Scalar Engine's.
+    below = rules.unary("relu", rules.unary("negative", x))
+    tail = rules.mul(_expm1(rules, below, -input_scale), alpha)
     return rules.mul(rules.add(rules.clamp(x, 0.0, None), tail), scale)
 
 
@@ -144,9 +145,11 @@ def _log1p(rules: Rules, x: Value) -> Ref:
     return rules.add(rules.unary("log", above), rules.div(lost, above))
 
 
-def _expm1(rules: Rules, x: Value) -> Ref:
+def _expm1(rules: Rules, x: Value, factor: float = 1.0) -> Ref:
     # exp(x) - 1 cancels near 0; tanh(x / 2) * (exp(x) + 1) is the same without it.
-    return rules.mul(rules.unary("tanh", rules.mul(x, 0.5)), rules.add(rules.unary("exp", x), 1.0))
+    scaled = x if factor == 1 else rules.mul(x, factor)
+    half = rules.unary("tanh", rules.mul(x, factor / 2))
+    return rules.mul(half, rules.add(rules.unary("exp", scaled), 1.0))
 
 
 def _exp2(rules: Rules, x: Value) -> Ref:

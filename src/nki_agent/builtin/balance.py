@@ -44,6 +44,8 @@ from nki_agent.isa.enums import Engine
 
 GEN3 = 3
 SHORT_BYTES = 2
+FAST = frozenset({DType.BFLOAT16, DType.FLOAT16})
+"""What the Vector Engine's faster modes take."""
 PAIR = 2.0
 """Passes of two operands from SBUF that share the port."""
 DIVISION = 8.0
@@ -120,7 +122,9 @@ class Estimate:
 
     def _passes(self, step: Step) -> float:
         tiles = [*step_writes(step), *step_reads(step)]
-        short = all(t.dtype.itemsize <= SHORT_BYTES for t in tiles if t.is_wide)
+        # Columns that are repeated for all rows of a partition are an operand as any other.
+        streams = [t for t in tiles if t.is_wide or (self.is_packed and t.kind is Kind.ROW)]
+        short = all(t.dtype in FAST for t in streams)
         fast = short and self.engine(step) is Engine.VECTOR
         match step:
             case CopyWhere():

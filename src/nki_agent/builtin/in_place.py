@@ -49,7 +49,11 @@ def _reads_what_it_writes(stage: Stage, name: str, made: str) -> bool:
             written = [s.access for s in stage.steps if isinstance(s, Store)]
             return old == {(a.strides, a.offset) for a in written if a.tensor == made}
         case PickPlan(function="put_rows", table=Matrix() as table):
-            others = [m.tensor for m in (stage.index, stage.rows) if isinstance(m, Matrix)]
+            others = [
+                m.tensor
+                for m in (stage.index, stage.rows, stage.taken, stage.weight)
+                if isinstance(m, Matrix)
+            ]
             return table.tensor == name and name not in others
         case _:
             return False

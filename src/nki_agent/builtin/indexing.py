@@ -141,6 +141,26 @@ def find_bag(rules: Rules, x: Ref, dim: Sequence[int]) -> Ref | None:
     return None
 
 
+def _find_taken(rules: Rules, rows: Ref, rank: int) -> list[Ref] | None:
+    """Rows that are taken from a table, perhaps times a weight each: table, index and weight.
+
+    Whoever adds them up elsewhere takes them himself.
+    """
+    node = rules.node(rows)
+    if rank != PAIR or len(node.shape) != PAIR or not node.dtype.is_float:
+        return None
+    if node.op is Op.PICK and node.function == "take_rows":
+        return [Ref(i) for i in node.inputs]
+    if node.op is not Op.BINARY or node.function != "multiply":
+        return None
+    for taken, weight in (node.inputs, reversed(node.inputs)):
+        picked, factor = rules.builder.nodes[taken], rules.builder.nodes[weight]
+        is_taken = picked.op is Op.PICK and picked.function == "take_rows"
+        if is_taken and picked.shape == node.shape and factor.shape == (node.shape[0], 1):
+            return [*(Ref(i) for i in picked.inputs), stored_by_row(rules, Ref(weight))]
+    return None
+
+
 def product_by_row(rules: Rules, x: Ref, weights: Ref) -> Ref | None:
     """Rows of x, each times the matrix that its index names; None if it is another product.
 
@@ -192,10 +212,13 @@ def _change(rules: Rules, function: str, x: Ref, dim: int, index: Ref, rows: Ref
 def _write(rules: Rules, function: str, x: Ref, rows: Ref, index: Ref) -> Ref:
     base = rules.builder.nodes[rules.builder.base_of(x.id)]
     table = x if base.op is Op.CONST else stored_by_row(rules, x)
+    node = rules.node(x)
     if rules.node(rows).op is not Op.CONST:
         rows = stored_by_row(rules, rows)
     inputs = [table.id, rows.id, stored_by_row(rules, index).id]
-    node = rules.node(x)
+    if function == "add_rows" and (taken := _find_taken(rules, rows, len(node.shape))) is not None:
+        source, place, *weight = taken
+        inputs = [table.id, source.id, inputs[-1], place.id, *(w.id for w in weight)]
     return Ref(rules.builder.pick(function, inputs, node.shape, node.dtype))
 
 

@@ -17,8 +17,9 @@ from nki_agent.builtin.lookups import access_of_index, row_cols
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import RowsPlan, Stored
+from nki_agent.builtin.row_bytes import BUFFERS, bytes_of
 from nki_agent.builtin.row_space import Space
-from nki_agent.builtin.rows import BUFFERS, RowsPlanner
+from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.tile_steps import (
     Access,
@@ -82,7 +83,7 @@ class LookupPlanner(RowsPlanner):
 
     def _plan_blocks(self, space: Space, room: int) -> RowsPlan:
         plan = self.lower_to(space, None)
-        if self.bytes_of(plan, buffers=BUFFERS) > room:
+        if bytes_of(plan, buffers=BUFFERS) > room:
             raise self._refusal("its rows do not fit SBUF")
         return plan
 

@@ -57,6 +57,8 @@ _OPPOSITE = {
     "less_equal": "greater", "equal": "not_equal", "not_equal": "equal",
 }  # fmt: skip
 EIGHT_BIT_FLOATS = frozenset({DType.FLOAT8_E4M3, DType.FLOAT8_E4M3FN, DType.FLOAT8_E5M2})
+ON_SCALAR = frozenset({"add", "multiply"})
+"""Operators that the Scalar Engine has as well."""
 _ACTIVATIONS = frozenset(
     {"exp", "log", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid", "relu", "gelu", "silu"}
     | {"gelu_apprx_tanh", "mish", "erf", "softplus", "square", "sign", "abs", "arctan"}
@@ -109,8 +111,17 @@ class Lowering(Tiles):
         if _changes_nothing(scalar, value) and place == Place(value.kind, value.level):
             return value
         if len(value.scalars) >= SCALAR_PAIR:
-            value = self._pending(self._apply_once(node, value, "scaled"))
+            value = self._with_fewer(node, value)
         return Pending(value.tile, (*value.scalars, scalar), place.kind, place.level)
+
+    def _with_fewer(self, node: Node, value: Pending) -> Pending:
+        """A value with room for one more operator on the way."""
+        first, second = value.scalars
+        if first.op in ON_SCALAR and second.op not in ON_SCALAR and value.kind in WIDE:
+            # Alone it may go to the Scalar Engine; the others share an instruction anyhow.
+            alone = Pending(value.tile, (first,), value.kind, value.level)
+            return Pending(self.apply(alone, "scaled"), (second,), value.kind, value.level)
+        return self._pending(self._apply_once(node, value, "scaled"))
 
     def _apply_once(self, node: Node, value: Pending, wanted: str) -> Tile:
         """An operand in a tile, the same for all its readers: two ways round differently."""
@@ -367,7 +378,7 @@ class Lowering(Tiles):
         place = self.places[node.id]
         if (chosen := self._select(node, place)) is not None:
             return chosen
-        mask = self.settle(condition, "mask", DType.UINT8)
+        mask, is_reversed = self._predicate(condition)
         dst = self.tile("chosen", place)
         otherwise = self.value(second)
         if isinstance(otherwise, tuple):
@@ -379,8 +390,23 @@ class Lowering(Tiles):
             self.emit(place.level, Copy(dst=dst, src=otherwise.tile))
         picked = self.value(first)
         source: Operand = picked if isinstance(picked, tuple) else self._as_float32(first, place)
-        self.emit(place.level, CopyWhere(dst=dst, src=source, predicate=mask))
+        choice = CopyWhere(dst=dst, src=source, predicate=mask, is_reversed=is_reversed)
+        self.emit(place.level, choice)
         return self._pending(dst)
+
+    def _predicate(self, condition: int) -> tuple[Tile, bool]:
+        """What is not 0 where a condition holds; or, with the second, where it does not.
+
+        A whole number without a sign that is compared with 0 says so itself.
+        """
+        value = self.value(condition)
+        if isinstance(value, Pending) and value.kind is value.tile.kind and len(value.scalars) == 1:
+            (only,) = value.scalars
+            is_zero = isinstance(only.operand, tuple) and not any(only.operand)
+            asked = only.op in ("equal", "not_equal", "greater") and not only.reverse
+            if is_zero and asked and value.tile.dtype is DType.UINT8:
+                return value.tile, only.op == "equal"
+        return self.settle(condition, "mask", DType.UINT8), False
 
     def _select(self, node: Node, place: Place) -> Value | None:
         """A choice between a tile and a number by position; None if it is another choice."""

@@ -18,6 +18,7 @@ from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.tile_steps import (
     AddUp,
     Combine,
+    Kind,
     ScaleCombine,
     Step,
     Tile,
@@ -31,6 +32,10 @@ TILES_MAX = 24
 """Tiles that are followed one after the other; more of them show nothing new."""
 GAIN_MIN = 0.02
 """Part of the time by which another plan must be shorter."""
+KEPT_GAIN_MIN = 0.02
+"""The same for a row that is kept in PSUM: stages around this one do without its banks."""
+KEPT_TILES_MIN = 32
+"""Fewer tiles are over before what is copied first pays."""
 PARKED_MAX = 3
 """Tiles in PSUM at most: each is the choice of a pass over all candidates."""
 
@@ -60,23 +65,42 @@ class Pacer:
     banks_held: int = 0
     """PSUM banks that hold other values all the while."""
     phases: Phases = Phases.NEEDED
+    vector_elems: int = 0
+    """Columns of a row that all tiles share, which may be kept in PSUM; 0 if there is no room."""
 
     def pace(self, steps: Sequence[Step]) -> Paced:
         """The fastest way that is found."""
         best = self._try(steps)
         if not self.may_park:
             return best
+        plain = replace(self, vector_elems=0)._parked(best, steps)
+        if not self.vector_elems or self.num_tiles < KEPT_TILES_MIN:
+            return plain
+        kept = self._parked(best, steps)
+        return kept if kept.tile_ns < plain.tile_ns * (1 - KEPT_GAIN_MIN) else plain
+
+    def _parked(self, best: Paced, steps: Sequence[Step]) -> Paced:
+        """The same with tiles in PSUM, one after the other, as long as each gains."""
+        pacer = self
         for _ in range(PARKED_MAX):
-            found: tuple[Paced, Tile] | None = None
-            for tile in self._candidates(best.steps):
-                tried = self._try([_park(step, tile) for step in steps])
+            found: tuple[Paced, Tile, Pacer] | None = None
+            for tile in pacer._candidates(best.steps):
+                holder = pacer._with(tile, steps)
+                tried = holder._try([_park(step, tile) for step in steps])
                 limit = (best if found is None else found[0]).tile_ns * (1 - GAIN_MIN)
-                if self._fits(tried) and tried.tile_ns < limit:
-                    found = tried, tile
+                if holder._fits(tried) and tried.tile_ns < limit:
+                    found = tried, tile, holder
             if found is None:
                 return best
-            best, steps = found[0], [_park(step, found[1]) for step in steps]
+            best, tile, pacer = found
+            steps = [_park(step, tile) for step in steps]
         return best
+
+    def _with(self, tile: Tile, steps: Sequence[Step]) -> Pacer:
+        """The pacer of steps that have this tile in PSUM: one that is kept holds its banks."""
+        if any(tile in step_writes(step) for step in steps):
+            return self
+        return replace(self, banks_held=self.banks_held + self._banks_of(tile))
 
     def _try(self, steps: Sequence[Step]) -> Paced:
         spread = fold_columns(
@@ -118,7 +142,8 @@ class Pacer:
         )
 
     def _tile_bytes(self, tile: Tile) -> int:
-        return (self.estimate.cols if tile.is_wide else 1) * tile.dtype.itemsize
+        wide = self.vector_elems if tile.kind is Kind.VECTOR else self.estimate.cols
+        return (wide if tile.is_wide else 1) * tile.dtype.itemsize
 
     def _has_room(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> bool:
         """Whether SBUF and PSUM hold the tiles of all phases under way."""
@@ -162,11 +187,13 @@ class Pacer:
             if isinstance(step, Combine | ScaleCombine):
                 wide = [t for t in step_reads(step) if t.is_wide]
                 if len(wide) > 1 and not any(t.in_psum for t in wide):
-                    found |= dict.fromkeys(t for t in wide if t.dtype is DType.FLOAT32)
+                    found |= dict.fromkeys(
+                        t for t in wide if t.dtype is DType.FLOAT32 or self._may_keep(t)
+                    )
         return [
             tile
             for tile in found
-            if tile in made
+            if (tile in made or self._may_keep(tile))
             and not any(_reads_two(_park(step, tile)) for step in steps)
             and all(
                 self.estimate.engine(step) is not Engine.DMA
@@ -174,6 +201,9 @@ class Pacer:
                 if tile in step_writes(step) or tile in step_reads(step)
             )
         ]
+
+    def _may_keep(self, tile: Tile) -> bool:
+        return tile.kind is Kind.VECTOR and tile.dtype.is_float and bool(self.vector_elems)
 
     # -- time -------------------------------------------------------------------------------------
     def _tile_ns(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> float:

@@ -26,7 +26,10 @@ from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
 TURN_US = 6.0
-"""One turn of reading rows, adding and writing them back, each of which waits for the last."""
+"""One turn of reading rows, adding and writing them back, each of which waits for the last, beside
+the time that their bytes take."""
+NAMED_US = 0.9
+"""GpSimd's time for the descriptors of a tile whose rows are named by indices."""
 SUMS_MAX = 4
 """Partial results at most: with more the transfers themselves take longest."""
 PASS_US = 0.15
@@ -44,8 +47,14 @@ ROWS_EACH_MIN = 4
 NETWORK_COLS = (256, 8192)
 """Rows that are sorted by exchanges: longer than where searches by eight are as fast, and two of
 them fit."""
-NETWORK_ELEMS = 4096
-"""Elements of the rows that a partition sorts together: few instructions, four such tiles fit."""
+EIGHT = 8
+"""Elements that one search finds."""
+GROUPS = (4, 8, 16, 32, 64)
+GROUPS_SHARE = 0.7
+"""What groups have to reach: they take more instructions."""
+TOGETHER_MAX = 2
+ROW_TILES = 2
+"""Tiles as long as a row that a search has at most: the row, and values with places or members."""
 PIECE = 16384
 """Columns that one search takes (nki.isa.max8)."""
 
@@ -55,9 +64,15 @@ def _count_sums(plan: PickPlan, chip: ChipSpec) -> int:
     if plan.out.dtype is not DType.FLOAT32:
         return 1
     turns = max(plan.index.rows) / chip.partitions
-    traffic_us = max(plan.out.rows) * max(plan.out.cols) * plan.out.dtype.itemsize / 1e3
-    traffic_us *= 2 / chip.dma_bytes_per_ns
-    times = {n: turns * TURN_US / n + (n - 1) * traffic_us for n in range(1, SUMS_MAX + 1)}
+    row_us = max(plan.out.cols) * plan.out.dtype.itemsize / chip.dma_bytes_per_ns / 1e3
+    out_us = max(plan.out.rows) * row_us
+    # Each row that is added is read, and so is what it is added to, which is written back.
+    least_us = out_us + 3 * max(plan.index.rows) * row_us
+    least_us = max(least_us, turns * NAMED_US * (2 if plan.taken is None else 3))
+    wait_us = turns * (TURN_US + 2 * chip.partitions * row_us)
+    times = {1: max(wait_us, least_us)} | {
+        n: max(wait_us / n, least_us) + 2 * n * out_us for n in range(2, SUMS_MAX + 1)
+    }
     return min(times, key=lambda n: times[n])
 
 
@@ -114,9 +129,11 @@ class _Planner:
 
     def change(self, chip: ChipSpec) -> PickPlan:
         """Rows that are put, or added."""
-        table, rows, index = self.node.inputs
+        table, rows, index, *more = self.node.inputs
         ones = (1,) * len(self.captured.graphs)
-        cols = _ratio(self.elems(rows), self.elems(index))
+        is_taken = bool(more)
+        cols = self.last(rows) if is_taken else _ratio(self.elems(rows), self.elems(index))
+        taken, weight, *_ = [*(self.matrix(n, ones) for n in more), None, None]
         out = self.matrix(self.node.id, cols)
         plan = PickPlan(
             title=self.title,
@@ -125,6 +142,8 @@ class _Planner:
             index=self.matrix(index, ones),
             rows=self.matrix_or_number(rows, cols),
             out=out,
+            taken=taken,
+            weight=weight,
         )
         if self.node.function != "add_rows":
             return plan
@@ -161,7 +180,7 @@ class _Planner:
             out=self.matrix(self.node.id, self.last(self.node.id)),
         )
 
-    def rank(self) -> RankPlan:
+    def rank(self, chip: ChipSpec) -> RankPlan:
         """The first of each row, and their places."""
         source = self.node.inputs[0]
         count = self.last(self.node.id)
@@ -178,7 +197,7 @@ class _Planner:
             is_descending=self.node.function.startswith("top"),
             rows_each=_rows_each(self.elems(source), self.last(source)),
         )
-        return _as_network(plan)
+        return _as_network(plan, chip) or _by_turns(plan, chip)
 
     def running(self) -> RunningPlan:
         """The largest element so far."""
@@ -212,7 +231,7 @@ def plan_pick(
         case "running":
             plan = planner.running()
         case _:
-            plan = planner.rank()
+            plan = planner.rank(chip)
     _require_room(planner, plan, chip)
     return plan
 
@@ -250,15 +269,35 @@ def _rows_each(elems: Size, cols: Size) -> int | None:
     return each if each >= ROWS_EACH_MIN else None
 
 
-def _as_network(plan: RankPlan) -> RankPlan:
+def _as_network(plan: RankPlan, chip: ChipSpec) -> RankPlan | None:
     """The same by exchanges, where long rows are sorted whole and nobody asks for places."""
     cols = plan.source.cols
     is_whole = plan.places is None and plan.count == cols and plan.source.dtype.is_float
     if not is_whole or not NETWORK_COLS[0] <= max(cols) <= NETWORK_COLS[1]:
-        return plan
+        return None
+    length = 2 ** (max(cols) - 1).bit_length()
     tiles = -(-max(plan.source.rows) // LANES)
-    each = max(1, min(NETWORK_ELEMS // max(cols), tiles))
-    return replace(plan, is_network=True, rows_each=each)
+    # PSUM holds half of the elements, before a step and after it.
+    room = chip.psum_partition_bytes // DType.FLOAT32.itemsize
+    each = max(1, min(room // length, tiles))
+    return replace(plan, is_network=True, rows_each=each, is_paired=each * length <= room)
+
+
+def _by_turns(plan: RankPlan, chip: ChipSpec) -> RankPlan:
+    """The same for several tiles of rows by turns, and by groups where that saves passes."""
+    cols, count = max(plan.source.cols), -(-max(plan.count) // EIGHT) * EIGHT
+    if plan.rows_each is not None or cols > PIECE:
+        return plan
+    passes, short = 2 * count // EIGHT, chip.small_instruction_cycles
+    group, least = 1, GROUPS_SHARE * passes * cols
+    for size in GROUPS:
+        cycles = cols + passes * (max(short, cols // size) + max(short, count * size))
+        if cycles < least:
+            group, least = size, cycles
+    tiles = -(-max(plan.source.rows) // LANES)
+    room = chip.sbuf_usable_partition_bytes // (BUFFERS * ROW_TILES * DType.FLOAT32.itemsize)
+    together = max(1, min(TOGETHER_MAX, room // cols, tiles))
+    return replace(plan, group=group, together=together)
 
 
 def _widest_search(plan: RankPlan) -> Matrix:

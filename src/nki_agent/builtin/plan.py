@@ -85,6 +85,8 @@ class RowsPlan:
     rows_each: int | None
     """Short rows are packed, up to so many in each partition; None puts one row in each."""
     levels: tuple[tuple[Step, ...], ...]
+    is_apart: bool = False
+    """Whether packed rows go one by one where a step takes a value of each."""
     has_middle: bool = False
     """Whether what is packed in a partition is the last of `outer`, not rows that follow."""
     after: tuple[Store, ...] = ()
@@ -399,6 +401,10 @@ class PickPlan:
     """Whether rows are added through products with one-hot rows."""
     num_sums: int = 1
     """Partial results that tiles of rows are added to by turns, so that they need not wait."""
+    taken: Matrix | None = None
+    """Which of `rows` are added, where they are taken from a table on the way."""
+    weight: Matrix | None = None
+    """What each row that is taken is multiplied with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,6 +421,12 @@ class RankPlan:
     """Short rows are loaded and stored up to so many for each partition; None for one at a time."""
     is_network: bool = False
     """Whether whole rows are sorted by exchanges of pairs, all of a step at once."""
+    is_paired: bool = False
+    """Whether PSUM holds one of each of these pairs."""
+    group: int = 1
+    """Columns of a group: the maxima of groups are ranked first, then what is in the best."""
+    together: int = 1
+    """Tiles of rows that are ranked by turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

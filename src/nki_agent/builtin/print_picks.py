@@ -11,13 +11,14 @@ from nki_agent.builtin.picks import LANES
 from nki_agent.builtin.plan import Matrix, PickPlan, RunningPlan
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Number, Size
+from nki_agent.isa.dtype import DType
 
 LOCALS = frozenset(
     {"rows", "cols", "each", "size", "places", "values", "tile", "data", "held", "sums", "start"}
     | {"numbers", "starts", "added", "one_hot", "is_same", "chosen", "found", "count", "pieces"}
     | {"wanted", "marks", "place", "is_here"}
     | {"weights", "share", "high", "low", "high_bits", "low_bits", "high_digits", "low_digits"}
-    | {"whole", "rest", "part"}
+    | {"whole", "rest", "part", "sources", "num_given", "filled"}
     | {"zeros", "parts", "total", "num_put", "num_taken", "begun", "turn"}
     | {"width", "product", "shape", "best_values", "best_places", "elements"}
 )
@@ -31,6 +32,10 @@ TAKEN_EACH = 16
 CHUNK = 512
 """Rows of each partition that are loaded at a time where they are added up."""
 CHUNK_BYTES = 32768
+JOINED_BYTES = 8192
+"""Bytes of a partition in which partial results are added."""
+ADDED_EACH = 64
+"""Indices of a partition that are loaded together: one run of memory for each."""
 
 
 class Names:
@@ -240,18 +245,30 @@ class PickPrinter:
         self.names.size("num_cols", plan.out.cols, plan.out, from_last=True)
         self.index = self.names.view(plan.index, "num_put", "1")
         self.out = self.names.view(plan.out, "num_rows", "num_cols")
-        if isinstance(plan.rows, Matrix):
-            self.rows = self.names.view(plan.rows, "num_put", "num_cols")
+        self._view_rows()
         if isinstance(plan.table, Matrix) and plan.table.tensor == plan.out.tensor:
             return  # It is updated where it lies.
         if isinstance(plan.table, Matrix):
             add(f"nisa.dma_copy(dst={plan.out.tensor}, src={plan.table.tensor})")
             return
-        self.names.tile("start", "(PARTITIONS, num_cols)", plan.out.dtype.value)
-        add(f"nisa.memset(dst=start, value={self._literal(plan.table)})")
-        with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
-            add("rows = min(PARTITIONS, num_rows - r0)")
-            add(f"nisa.dma_copy(dst={self.out}[r0 : r0 + rows, :], src=start[:rows])")
+        self.names.tile("filled", "(PARTITIONS, num_cols)", plan.out.dtype.value)
+        add(f"nisa.memset(dst=filled, value={self._literal(plan.table)})")
+        self._fill(self.out, "filled")
+
+    def _fill(self, target: str, tile: str) -> None:
+        """All rows of a tensor in HBM from one tile, in few transfers."""
+        with self.source.block(f"for start, rows, each in row_blocks(num_rows, {ADDED_EACH}):"):
+            alike = f"{tile}[:rows].expand_dim(1).broadcast(1, each)"
+            self.source.add(f"nisa.dma_copy(dst={run_of_rows(target, 'num_cols')}, src={alike})")
+
+    def _view_rows(self) -> None:
+        """What is put or added, in order or as the table that it is taken from."""
+        plan = self.plan
+        if isinstance(plan.rows, Matrix):
+            count = "num_put"
+            if plan.taken is not None:
+                count = self.names.size("num_given", plan.rows.rows, plan.rows)
+            self.rows = self.names.view(plan.rows, count, "num_cols")
 
     def _literal(self, number: Number) -> str:
         text = self.scope.number(number)
@@ -275,34 +292,83 @@ class PickPrinter:
 
     # -- adding -----------------------------------------------------------------------------------
     def _add_rows(self) -> None:
-        if self.plan.num_sums == 1:
-            with self.source.block("for r0 in range(0, num_put, PARTITIONS):"):
-                self._read_sums(self.out)
-                self._write_sums(self.out)
-            return
-        add, block = self.source.add, self.source.block
-        self._begin_parts()
-        self.source.note("GpSimd works in order: all reads of a turn come before its writes.")
-        add(f"turn = {self.plan.num_sums} * PARTITIONS")
-        with block("for start in range(0, num_put, turn):"):
-            add("begun = []")
-            with block("for r0 in range(start, min(start + turn, num_put), PARTITIONS):"):
-                add("part = parts[len(begun)]")
-                self._read_sums("part")
-                add("begun.append((part, places, tile, is_same, held))")
-            with block("for part, places, tile, is_same, held in begun:"):
-                add("rows = tile.shape[0]")
-                self._write_sums("part")
+        add, block, turn = self.source.add, self.source.block, self.plan.num_sums
+        if turn > 1:
+            self._begin_parts()
+        with block(f"for start, rows, each in row_blocks(num_put, {self._added_each()}):"):
+            self._load_block()
+            if turn == 1:
+                with block("for e in range(each):"):
+                    self._read_sums(self.out)
+                    self._write_sums(self.out)
+                return
+            self.source.note("GpSimd works in order: all reads of a turn come before its writes.")
+            with block(f"for e0 in range(0, each, {turn}):"):
+                add("begun = []")
+                with block(f"for e in range(e0, min(e0 + {turn}, each)):"):
+                    add("part = parts[e - e0]")
+                    self._read_sums("part")
+                    add("begun.append((part, place, tile, is_same, held))")
+                with block("for part, place, tile, is_same, held in begun:"):
+                    self._write_sums("part")
         self._join_parts()
 
+    def _added_each(self) -> int:
+        """Rows of a partition whose indices, and themselves if they lie in order, come together."""
+        plan = self.plan
+        if plan.taken is not None or not isinstance(plan.rows, Matrix):
+            return ADDED_EACH
+        row = max(plan.rows.cols) * DType.FLOAT32.itemsize
+        return max(1, min(ADDED_EACH, CHUNK_BYTES // row))
+
+    def _load_block(self) -> None:
+        """Indices of some rows in each partition, and the rows if they lie in order."""
+        add, plan = self.source.add, self.plan
+        self.source.note("Which partition takes which row does not matter to a sum.")
+        self.names.tile("places", "(rows, each)", "int32")
+        run = "pattern=[[each, rows], [1, each]], offset=start"
+        add(f"nisa.dma_copy(dst=places, src={self.index}.ap({run}))")
+        self.names.tile("numbers", "(rows, each)", "float32")
+        add("nisa.tensor_copy(dst=numbers, src=places)")
+        if plan.taken is not None:
+            self._load_taken()
+        elif isinstance(plan.rows, Matrix):
+            self._load_added("float32")
+        else:
+            assert plan.rows is not None
+            self.names.tile("tile", "(rows, num_cols)", "float32")
+            add(f"nisa.memset(dst=tile, value={self._literal(plan.rows)})")
+
+    def _load_taken(self) -> None:
+        """Which rows of their table are added, and their weights."""
+        run = "pattern=[[each, rows], [1, each]], offset=start"
+        for name, matrix in (("sources", self.plan.taken), ("weights", self.plan.weight)):
+            if matrix is not None:
+                self.names.tile(name, "(rows, each)", "int32" if name == "sources" else "float32")
+                view = self.names.view(matrix, "num_put", "1")
+                self.source.add(f"nisa.dma_copy(dst={name}, src={view}.ap({run}))")
+
+    def _take(self, target: str) -> None:
+        """One of these rows in each partition."""
+        self.source.add(
+            f"nisa.dma_copy(dst={target}, src={self.rows}.vector_select(0, sources[:, e : e + 1]))"
+        )
+
+    def _weighed(self) -> str:
+        """The end of a comparison whose ones are the weights of rows that are taken."""
+        return ", op1=nl.multiply, operand1=weights[:, e : e + 1]" if self.plan.weight else ""
+
     def _read_sums(self, target: str) -> None:
-        """Rows of one tile, which of them belong together, and what they are added to."""
-        self.source.add("rows = min(PARTITIONS, num_put - r0)")
-        self._load_places()
-        self._load_rows("float32")
+        """One row in each partition, which of them belong together, and what they are added to."""
+        self.source.add("place = places[:, e : e + 1]")
+        if self.plan.taken is not None:
+            self.names.tile("tile", "(rows, num_cols)", "float32")
+            self._take("tile")
+        elif isinstance(self.plan.rows, Matrix):
+            self.source.add("tile = added[:, e, :]")
         self._equal_rows()
         self.names.tile("held", "(rows, num_cols)", self.plan.out.dtype.value)
-        self.source.add(f"nisa.dma_copy(dst=held, src={target}.vector_select(0, places))")
+        self.source.add(f"nisa.dma_copy(dst=held, src={target}.vector_select(0, place))")
 
     def _write_sums(self, target: str) -> None:
         add = self.source.add
@@ -315,7 +381,7 @@ class PickPrinter:
                 "nisa.tensor_tensor(dst=sums[:, c0 : c0 + cols], data1=product,"
                 " data2=held[:, c0 : c0 + cols], op=nl.add)"
             )
-        add(f"nisa.dma_copy(dst={target}.vector_select(0, places), src=sums)")
+        add(f"nisa.dma_copy(dst={target}.vector_select(0, place), src=sums)")
 
     def _begin_parts(self) -> None:
         """Partial results beside `out`, all 0."""
@@ -329,22 +395,20 @@ class PickPrinter:
         add(f"parts = [{self.out}]")
         with self.source.block(f"for _ in range({self.plan.num_sums - 1}):"):
             self.names.tile("part", "(num_rows, num_cols)", dtype, "private_hbm")
-            with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
-                add("rows = min(PARTITIONS, num_rows - r0)")
-                add("nisa.dma_copy(dst=part[r0 : r0 + rows, :], src=zeros[:rows])")
+            self._fill("part", "zeros")
             add("parts.append(part)")
 
     def _join_parts(self) -> None:
         add, dtype = self.source.add, self.plan.out.dtype.value
-        with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
-            add("rows = min(PARTITIONS, num_rows - r0)")
-            self.names.tile("total", "(rows, num_cols)", dtype)
-            add("nisa.dma_copy(dst=total, src=parts[0][r0 : r0 + rows, :])")
+        each = max(1, JOINED_BYTES // (max(self.plan.out.cols) * self.plan.out.dtype.itemsize))
+        with self.source.block(f"for start, rows, each in row_blocks(num_rows, {each}):"):
+            self.names.tile("total", "(rows, each, num_cols)", dtype)
+            add(f"nisa.dma_copy(dst=total, src={run_of_rows('parts[0]', 'num_cols')})")
             with self.source.block("for part in parts[1:]:"):
-                self.names.tile("held", "(rows, num_cols)", dtype)
-                add("nisa.dma_copy(dst=held, src=part[r0 : r0 + rows, :])")
+                self.names.tile("held", "(rows, each, num_cols)", dtype)
+                add(f"nisa.dma_copy(dst=held, src={run_of_rows('part', 'num_cols')})")
                 add("nisa.tensor_tensor(dst=total, data1=total, data2=held, op=nl.add)")
-            add(f"nisa.dma_copy(dst={self.out}[r0 : r0 + rows, :], src=total)")
+            add(f"nisa.dma_copy(dst={run_of_rows(self.out, 'num_cols')}, src=total)")
 
     def _equal_rows(self) -> None:
         """The matrix of which rows of the tile have equal indices."""
@@ -353,16 +417,14 @@ class PickPrinter:
             "Rows with one index are summed in each of them, so that whichever is written last"
             " is right."
         )
-        self.names.tile("places_column", "(rows, 1)", "float32")
-        add("nisa.tensor_copy(dst=places_column, src=places)")
         self.names.tile("places_wide", "(rows, rows)", "float32")
-        add("nisa.tensor_copy(dst=places_wide, src=places_column.broadcast(1, rows))")
+        add("nisa.tensor_copy(dst=places_wide, src=numbers[:, e : e + 1].broadcast(1, rows))")
         self.names.tile("places_turned", "(rows, rows)", "float32", "psum")
         add("nisa.nc_transpose(dst=places_turned, data=places_wide)")
         self.names.tile("is_same", "(rows, rows)", "float32")
         add(
             "nisa.tensor_scalar(dst=is_same, data=places_turned, op0=nl.equal,"
-            " operand0=places_column)"
+            f" operand0=numbers[:, e : e + 1]{self._weighed()})"
         )
 
     def _add_one_hot(self) -> None:
@@ -373,8 +435,7 @@ class PickPrinter:
         self.names.size("num_cols", plan.out.cols, plan.out, from_last=True)
         self.index = self.names.view(plan.index, "num_put", "1")
         out = self.names.view(plan.out, "num_rows", "num_cols")
-        if isinstance(plan.rows, Matrix):
-            self.rows = self.names.view(plan.rows, "num_put", "num_cols")
+        self._view_rows()
         dtype = "float32" if isinstance(plan.rows, Matrix) else "bfloat16"
         each = self._rows_each(plan)
         self.names.tile("numbers", "(PARTITIONS, num_rows)", "float32")
@@ -399,7 +460,7 @@ class PickPrinter:
                 self.names.tile("one_hot", "(rows, num_rows)", dtype)
                 add(
                     "nisa.tensor_scalar(dst=one_hot, data=numbers[:rows], op0=nl.equal,"
-                    " operand0=places[:, e : e + 1])"
+                    f" operand0=places[:, e : e + 1]{self._weighed()})"
                 )
                 with self.source.block("for v0 in range(0, num_rows, PARTITIONS):"):
                     add("size = min(PARTITIONS, num_rows - v0)")
@@ -420,6 +481,12 @@ class PickPrinter:
 
     def _load_added(self, dtype: str) -> None:
         add, rows = self.source.add, self.plan.rows
+        if self.plan.taken is not None:
+            self._load_taken()
+            self.names.tile("added", "(rows, each, num_cols)", dtype)
+            with self.source.block("for e in range(each):"):
+                self._take("added[:, e, :]")
+            return
         if isinstance(rows, Matrix):
             self.names.tile("added", "(rows, each, num_cols)", dtype)
             pattern = (

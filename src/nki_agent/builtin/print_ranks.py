@@ -8,56 +8,79 @@ from __future__ import annotations
 
 from nki_agent.builtin.picks import PIECE
 from nki_agent.builtin.plan import RankPlan
+from nki_agent.builtin.print_network import print_network
 from nki_agent.builtin.print_picks import Names, run_of_rows
 from nki_agent.builtin.text import Scope, Source
 
-RANK = '''def rank(values, places, data):
+RANK = '''def rank(searches):
     """Writes the largest elements of each row of data into values, in descending order.
 
-    What is found is overwritten in data.
+    A search is (values, places, data); what is found is overwritten in data. Several go on by
+    turns: none waits for its last step.
     """
-    count = values.shape[1]
+    count = searches[0][0].shape[1]
     for k0 in range(0, count, 8):
-        best = values[:, k0 : k0 + 8]
-        nisa.max8(dst=best, src=data)
-        if k0 + 8 == count:
-            nisa.nc_find_index8(dst=places[:, k0 : k0 + 8], data=data, vals=best)
-        else:
-            # One pass finds the places and clears them for the next eight.
-            nisa.nc_match_replace8(
-                dst=data, data=data, vals=best, imm=LOWEST, dst_idx=places[:, k0 : k0 + 8]
-            )
+        for values, _, data in searches:
+            nisa.max8(dst=values[:, k0 : k0 + 8], src=data)
+        for values, places, data in searches:
+            best, found = values[:, k0 : k0 + 8], places[:, k0 : k0 + 8]
+            if k0 + 8 == count:
+                nisa.nc_find_index8(dst=found, data=data, vals=best)
+            else:
+                # One pass finds the places and clears them for the next eight.
+                nisa.nc_match_replace8(dst=data, data=data, vals=best, imm=LOWEST, dst_idx=found)
 '''
-SORT = '''def partners(tile, span, is_first):
-    """The lower and the upper half of each span; at first the upper one from its end on."""
-    rows, total = tile.shape
-    half = span // 2
-    step, start = (-1, span - 1) if is_first else (1, half)
-    low = tile.ap(pattern=[[total, rows], [span, total // span], [1, half]])
-    high = tile.ap(pattern=[[total, rows], [span, total // span], [step, half]], offset=start)
-    return low, high
+RANK_GROUPS = '''def rank_groups(searches, size):
+    """As rank, for long rows: what is wanted lies in the groups of `size` with the largest maxima.
 
-
-def sort_lists(tile, spare, levels, front, back):
-    """Sorts the lists of 2 ** levels elements in each partition; returns where they lie then.
-
-    Of each pair, `front` chooses the one that comes first, and `back` the other.
+    So many groups as elements are wanted are gathered; the others hold none of them.
     """
-    for level in range(1, levels + 1):
-        for step in range(level):
-            span = 2 ** (level - step)
-            low, high = partners(tile, span, step == 0)
-            new_low, new_high = partners(spare, span, step == 0)
-            nisa.tensor_tensor(dst=new_low, data1=low, data2=high, op=front)
-            nisa.tensor_tensor(dst=new_high, data1=low, data2=high, op=back)
-            tile, spare = spare, tile
-    return tile
+    firsts = []
+    for values, _, data in searches:
+        rows, groups = data.shape[0], data.shape[1] // size
+        kept = min(values.shape[1], groups)
+        maxima = nl.ndarray((rows, groups), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(
+            dst=maxima, op=nl.maximum, data=data.reshape((rows, groups, size)), axis=2
+        )
+        best = nl.ndarray((rows, kept), dtype=nl.float32, buffer=nl.sbuf)
+        chosen = nl.ndarray((rows, kept), dtype=nl.uint32, buffer=nl.sbuf)
+        firsts.append((best, chosen, maxima))
+    rank(firsts)
+    seconds, columns = [], []
+    for s in range(len(searches)):
+        values, _, data = searches[s]
+        chosen = firsts[s][1]
+        rows, kept = chosen.shape
+        offsets = nl.ndarray((rows, size), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.iota(dst=offsets, pattern=[[1, size]])
+        wanted = nl.ndarray((rows, kept, size), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.scalar_tensor_tensor(
+            dst=wanted,
+            data=chosen.expand_dim(2).broadcast(2, size),
+            op0=nl.multiply,
+            operand0=float(size),
+            op1=nl.add,
+            operand1=offsets.expand_dim(1).broadcast(1, kept),
+        )
+        wanted = wanted.reshape((rows, kept * size))
+        members = nl.ndarray((rows, kept * size), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.nc_n_gather(dst=members, data=data, indices=wanted)
+        found = nl.ndarray(values.shape, dtype=nl.uint32, buffer=nl.sbuf)
+        seconds.append((values, found, members))
+        columns.append(wanted)
+    rank(seconds)
+    for s in range(len(searches)):
+        nisa.nc_n_gather(dst=searches[s][1], data=columns[s], indices=seconds[s][1])
 '''
 EIGHT = 8
 """Values that one search finds."""
 FEW = 64
 """Columns of rows that may be fewer than eight at sizes that nobody named."""
 LOWEST = "LOWEST = -3.4028235e38  # below every value that is ranked"
+BEHIND = (
+    "BEHIND = -3.4e38  # what groups have behind a row's end: above LOWEST, so it is found once"
+)
 
 
 class RankPrinter:
@@ -81,7 +104,7 @@ class RankPrinter:
             self.names.size("num_kept", plan.count, some, from_last=True)
         source = self.names.view(plan.source, "num_rows", "num_cols")
         if plan.is_network:
-            self._network(source)
+            print_network(plan, source, self.source, self.names)
             return
         self.values = self.names.view(plan.values, "num_rows", "num_kept") if plan.values else ""
         self.places = self.names.view(plan.places, "num_rows", "num_kept") if plan.places else ""
@@ -90,40 +113,50 @@ class RankPrinter:
         if plan.rows_each is not None:
             self._packed(source)
             return
-        with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
-            add("rows = min(PARTITIONS, num_rows - r0)")
-            self.names.tile("values", "(rows, count)", "float32")
-            self.names.tile("places", "(rows, count)", "uint32")
-            if max(plan.source.cols) > PIECE:
+        if max(plan.source.cols) > PIECE:
+            with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+                add("rows = min(PARTITIONS, num_rows - r0)")
+                self._tiles()
                 self._pieces(source)
-            else:
-                self._load(source, "num_cols", "")
-                add("rank(values, places, data)")
-            self._store()
+                self._store()
+            return
+        self._by_turns(source)
 
-    def _network(self, source: str) -> None:
-        """Rows as lists of a power of two, several in each partition."""
-        plan, add, tile = self.plan, self.source.add, self.names.tile
-        assert plan.values is not None
-        values = self.names.view(plan.values, "num_rows", "num_cols")
-        self.source.note("Lists are as long as the next power of two.")
-        add("length, levels = 1, 0")
-        most = (max(plan.source.cols) - 1).bit_length()
-        block = self.source.block
-        with block(f"for _ in range({most}):"), block("if length < num_cols:"):
-            add("length, levels = 2 * length, levels + 1")
-        with self.source.block(f"for start, rows, each in row_blocks(num_rows, {plan.rows_each}):"):
-            tile("data", "(rows, each * length)", "float32")
-            tile("spare", "(rows, each * length)", "float32")
-            lists = "data.reshape((rows, each, length))[:, :, :num_cols]"
-            end = "-" if plan.is_descending else ""
-            with self.source.block("if length > num_cols:"):
-                add(f'nisa.memset(dst=data, value=float("{end}inf"))')
-            add(f"nisa.dma_copy(dst={lists}, src={run_of_rows(source, 'num_cols')})")
-            ops = ["nl.minimum", "nl.maximum"]
-            front, back = reversed(ops) if plan.is_descending else ops
-            add(f"data = sort_lists(data, spare, levels, {front}, {back})")
-            add(f"nisa.dma_copy(dst={run_of_rows(values, 'num_cols')}, src={lists})")
+    def _tiles(self) -> None:
+        self.names.tile("values", "(rows, count)", "float32")
+        self.names.tile("places", "(rows, count)", "uint32")
+
+    def _by_turns(self, source: str) -> None:
+        """Tiles of rows, some together: none of them waits for its last step."""
+        plan, add, block = self.plan, self.source.add, self.source.block
+        if plan.group > 1:
+            self.source.note("Rows are whole groups, and so many that eight can be chosen.")
+            step = EIGHT * plan.group
+            add(f"width = (num_cols + {step - 1}) // {step} * {step}")
+        call = "rank(searches)" if plan.group == 1 else f"rank_groups(searches, {plan.group})"
+        if plan.together == 1:
+            with block("for r0 in range(0, num_rows, PARTITIONS):"):
+                self._load_tile(source)
+                add("searches = [(values, places, data)]")
+                add(call)
+                self._store()
+            return
+        with block(f"for g0 in range(0, num_rows, {plan.together} * PARTITIONS):"):
+            add("searches = []")
+            stop = f"min(g0 + {plan.together} * PARTITIONS, num_rows)"
+            with block(f"for r0 in range(g0, {stop}, PARTITIONS):"):
+                self._load_tile(source)
+                add("searches.append((values, places, data))")
+            add(call)
+            with block("for s in range(len(searches)):"):
+                add("values, places, data = searches[s]")
+                add("r0, rows = g0 + s * PARTITIONS, data.shape[0]")
+                self._store()
+
+    def _load_tile(self, source: str) -> None:
+        self.source.add("rows = min(PARTITIONS, num_rows - r0)")
+        self._tiles()
+        self._load(source, "num_cols", "")
 
     def _packed(self, source: str) -> None:
         """Short rows: several for each partition, ranked one after the other."""
@@ -141,8 +174,10 @@ class RankPrinter:
             self._negate("data")
             tile("values", "(rows, each, count)", "float32")
             tile("places", "(rows, each, count)", "uint32")
+            add("searches = []")
             with self.source.block("for e in range(each):"):
-                add("rank(values[:, e, :], places[:, e, :], data[:, e, :])")
+                add("searches.append((values[:, e, :], places[:, e, :], data[:, e, :]))")
+            add("rank(searches)")
             if plan.values is not None:
                 self._negate("values")
                 target = run_of_rows(self.values, "num_kept")
@@ -160,7 +195,13 @@ class RankPrinter:
     def _load(self, source: str, cols: str, start: str) -> None:
         plan, add = self.plan, self.source.add
         window = f"{start} : {start} + {cols}" if start else ":"
-        if min(plan.source.cols) < FEW:
+        if plan.group > 1:
+            self.names.tile("data", "(rows, width)", "float32")
+            with self.source.block("if width > num_cols:"):
+                behind = "BEHIND" if plan.is_descending else "-BEHIND"
+                add(f"nisa.memset(dst=data[:, num_cols:], value={behind})")
+            add(f"nisa.dma_copy(dst=data[:, :num_cols], src={source}[r0 : r0 + rows, :])")
+        elif min(plan.source.cols) < FEW:
             self._load_wide(source, cols, window)
         else:
             self.names.tile("data", f"(rows, {cols})", "float32")
@@ -191,11 +232,11 @@ class RankPrinter:
             add("cols = min(width, num_cols - p * width)")
             self._load(source, "cols", "p * width")
             add("found = best_places[:, p * count : (p + 1) * count]")
-            add("rank(best_values[:, p * count : (p + 1) * count], found, data)")
+            add("rank([(best_values[:, p * count : (p + 1) * count], found, data)])")
             self.source.note("Places in the row, not in the piece.")
             add("nisa.tensor_scalar(dst=found, data=found, op0=nl.add, operand0=float(p * width))")
         self.names.tile("chosen", "(rows, count)", "uint32")
-        add("rank(values, chosen, best_values)")
+        add("rank([(values, chosen, best_values)])")
         add("nisa.nc_n_gather(dst=places, data=best_places, indices=chosen)")
 
     def _store(self) -> None:

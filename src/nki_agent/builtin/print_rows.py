@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from nki_agent.builtin.graph import UnsupportedError
+from nki_agent.builtin.packed_rows import takes_rows
 from nki_agent.builtin.phases import CHOSEN, Phases, looked_up
 from nki_agent.builtin.plan import RowsPlan, Total
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
@@ -185,8 +188,7 @@ class RowsPrinter:
         if level == self.row_level and self.phases is not None and self.plan.total is None:
             self.phases.call(self.source, self._text_of)
             return
-        for step in self.plan.levels[level]:
-            self._step(step, level)
+        self._steps(self.plan.levels[level], level)
         if level == self.row_level and self.plan.passes:
             self._passes()
             return
@@ -208,6 +210,14 @@ class RowsPrinter:
             elif self.has_col_loop and level + 1 == self.row_level - 1:
                 self.source.add("cols = min(COL_BLOCK, num_cols - c0)")
             self._level(level + 1)
+
+    def _steps(self, steps: Sequence[Step], level: int) -> None:
+        for is_apart, run in groupby(steps, lambda step: self.plan.is_apart and takes_rows(step)):
+            if is_apart and level == self.row_level:
+                self.steps.print_apart(list(run), level)
+                continue
+            for step in run:
+                self._step(step, level)
 
     def _middle(self) -> None:
         """Tiles of rows that each hold several elements of the axis in the middle."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 
 from nki_agent.builtin.graph import BITS, UnsupportedError
 from nki_agent.builtin.regions import Layout, times
@@ -32,6 +33,7 @@ from nki_agent.builtin.tile_steps import (
     Step,
     Store,
     Tile,
+    step_reads,
     step_writes,
 )
 from nki_agent.isa.enums import Engine
@@ -142,12 +144,31 @@ class StepPrinter:
             f"{tile.name} = nl.ndarray({self.shape(tile)}, dtype={dtype}, buffer=nl.{memory})"
         )
 
-    def print(self, step: Step, level: int) -> None:
-        """One step; loads and stores are the stage's own business."""
+    def print_apart(self, steps: Sequence[Step], level: int) -> None:
+        """Steps that take values of rows: the rows of a partition one by one."""
+        for step in steps:
+            for tile in step_writes(step):
+                self.allocate(tile)
+        with self.source.block("for e in range(each):"):
+            for step in steps:
+                self._note(step)
+                self.is_packed = False
+                text = self._call(step, level)
+                self.is_packed = True
+                for name in {t.name for t in (*step_reads(step), *step_writes(step))}:
+                    # Tiles of all rows; what is kept from before the loop is cut already.
+                    text = re.sub(rf"(?<![\w.]){name}(?![\w=\[])", f"{name}[:, e, :]", text)
+                self.source.add(text)
+
+    def _note(self, step: Step) -> None:
         comment = _comment(step)
         if comment and comment not in self._said:
             self._said.add(comment)
             self.source.note(comment)
+
+    def print(self, step: Step, level: int) -> None:
+        """One step; loads and stores are the stage's own business."""
+        self._note(step)
         if isinstance(step, Cut):
             self._cut(step)
             return
@@ -246,8 +267,10 @@ class StepPrinter:
     def _copy_where(self, step: CopyWhere, level: int) -> str:
         source = self.operand(step.src, level)
         predicate = self.spread(step.predicate, step.dst, level)
+        end = ", reverse_pred=True" if step.is_reversed else ""
         return (
-            f"nisa.tensor_copy_predicated(dst={step.dst.name}, src={source}, predicate={predicate})"
+            f"nisa.tensor_copy_predicated(dst={step.dst.name}, src={source},"
+            f" predicate={predicate}{end})"
         )
 
     def _along_rows(self, step: Reduce | Scan | Accumulate, level: int) -> str:

@@ -21,6 +21,7 @@ from nki_agent.builtin.plan import (
     ConvolutionPlan,
     FoldPlan,
     MatmulPlan,
+    Matrix,
     PickPlan,
     Plan,
     PoolPlan,
@@ -39,6 +40,7 @@ from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
 from nki_agent.builtin.print_lanes import LanesPrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
+from nki_agent.builtin.print_network import SORT
 from nki_agent.builtin.print_over_rows import OverRowsPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter, takes_runs
 from nki_agent.builtin.print_pool import PoolPrinter
@@ -48,7 +50,7 @@ from nki_agent.builtin.print_products import (
     TransposePrinter,
     helpers_of,
 )
-from nki_agent.builtin.print_ranks import LOWEST, RANK, SORT, RankPrinter
+from nki_agent.builtin.print_ranks import BEHIND, LOWEST, RANK, RANK_GROUPS, RankPrinter
 from nki_agent.builtin.print_reorders import ReorderPrinter
 from nki_agent.builtin.print_resident import ResidentPrinter, resident_helpers
 from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_rows_helpers
@@ -182,6 +184,8 @@ def _constants(plan: Plan, source: Source) -> None:
     ranks = {s.is_network for s in plan.stages if isinstance(s, RankPlan)}
     if False in ranks:
         source.add(LOWEST)
+        if any(isinstance(s, RankPlan) and s.group > 1 for s in plan.stages):
+            source.add(BEHIND)
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
     helpers += window_helpers(plan) + fold_helpers(plan)
@@ -192,6 +196,8 @@ def _constants(plan: Plan, source: Source) -> None:
         + resident_rows_helpers(plan)
     )
     helpers += [RANK] * (False in ranks) + [SORT] * (True in ranks)
+    if any(isinstance(s, RankPlan) and s.group > 1 for s in plan.stages):
+        helpers.append(RANK_GROUPS)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
         helpers.append(FLAT_HELPER)
     if any(is_packed(s) for s in plan.stages):
@@ -213,7 +219,8 @@ def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
     if isinstance(stage, PickPlan):
         is_packed_pick = stage.is_one_hot or counts_alone(stage) or takes_runs(stage)
-        return is_packed_pick or stage.function == "mark_cols"
+        is_filled = stage.function == "put_rows" and not isinstance(stage.table, Matrix)
+        return is_packed_pick or is_filled or stage.function in ("mark_cols", "add_rows")
     if isinstance(stage, RowsPlan) and stage.has_middle:
         return False
     if isinstance(stage, RowsPlan | RankPlan | TransposePlan):

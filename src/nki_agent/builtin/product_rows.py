@@ -16,6 +16,7 @@ from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import ELEMENTWISE, PRODUCTS, Graph, Op, UnsupportedError
 from nki_agent.builtin.plan import MatmulPlan, RowsPlan, RowTail, Stored
 from nki_agent.builtin.products import MatmulPlanner
+from nki_agent.builtin.row_bytes import bytes_of
 from nki_agent.builtin.row_space import Space
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.shortening import SHORT, with_tiles
@@ -150,7 +151,7 @@ class ProductRowsPlanner(MatmulPlanner):
         operands = depth * (max(plan.n) + 2 * plan.row_group)
         if plan.x_each == 1:
             operands += 2 * max(plan.k) * plan.dtype.itemsize
-        needed = operands + self.rows.bytes_of(rows, buffers=BUFFERS)
+        needed = operands + bytes_of(rows, buffers=BUFFERS)
         return needed > self.chip.sbuf_usable_partition_bytes * self.rows.choices.sbuf_share
 
     def _joined(self, plan: MatmulPlan, rows: RowsPlan, whole: Load) -> MatmulPlan:

@@ -25,12 +25,14 @@ from nki_agent.builtin.align import (
     walk_of,
     walk_of_result,
 )
+from nki_agent.builtin.balance import Estimate
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
 from nki_agent.builtin.plan import MatmulPlan, Stored, TransposePlan
+from nki_agent.builtin.product_epilogues import Levels, pace_epilogue
 from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile, loaded_dtype
@@ -125,8 +127,7 @@ class MatmulPlanner:
         m = group_size(space.rows, space.sizes)
         n = tuple(s[-1] for s in space.sizes)
         levels, product = self._epilogue(space)
-        if choices.short_tiles:
-            levels = tuple(tuple(steps) for steps in shorten(levels))
+        levels = self._paced(levels, choices, cols=max(n), depth=max(k))
         each = short_rows(choices, dtype, k, self.chip)
         group = self.chip.partitions * each
         is_ready = set(x.strides[-2]) == {1} != set(x.strides[-1])
@@ -160,6 +161,18 @@ class MatmulPlanner:
             and max(m) >= SPLIT_ROWS_MIN
             and not (self.group.loop or blocks[3] or self._makes_scores()),
         )
+
+    def _paced(self, levels: Levels, choices: Choices, *, cols: int, depth: int) -> Levels:
+        """What follows the product in its fastest form."""
+        if choices.short_tiles:
+            levels = tuple(tuple(steps) for steps in shorten(levels))
+        if self.group.loop:
+            return levels
+        bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
+        estimate = Estimate(self.chip, min(cols, bank), len(self.captured.graphs))
+        taken = [stored.name for stored in self.buffers.values()]
+        dtype = product_dtype(self.graph, self.node)
+        return pace_epilogue(levels, estimate, choices, taken=taken, depth=depth, dtype=dtype)
 
     def _makes_scores(self) -> bool:
         """Whether exponentials of the product count, or its order does.

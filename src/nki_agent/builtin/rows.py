@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from nki_agent.builtin.align import (
     Alignment,
@@ -25,14 +26,22 @@ from nki_agent.builtin.align import (
     walk_of,
     walk_of_result,
 )
-from nki_agent.builtin.balance import Estimate, balance
+from nki_agent.builtin.balance import Estimate
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices, Phases
 from nki_agent.builtin.graph import Node, Op, UnsupportedError
+from nki_agent.builtin.kept_vectors import keep_vectors
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pacing import Pacer
+from nki_agent.builtin.packed_rows import (
+    ROWS_EACH_MIN,
+    SHORT_ROW_BYTES,
+    choose_packed,
+    spread_apart,
+)
 from nki_agent.builtin.pending import Place, fold_negations
 from nki_agent.builtin.plan import RowsPlan, Stored, Total
+from nki_agent.builtin.row_bytes import BUFFERS, bytes_of
 from nki_agent.builtin.row_parts import RowPart, find_row_parts, is_scattered
 from nki_agent.builtin.row_space import Space, longest_as_rows, space_of_total, with_period
 from nki_agent.builtin.shortening import shorten
@@ -40,8 +49,8 @@ from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import (
     Passes,
     StripLowering,
-    count_names,
     lower_strips,
+    pace_strips,
     read_again,
     strip_bytes,
 )
@@ -63,18 +72,11 @@ from nki_agent.builtin.tile_steps import (
 from nki_agent.builtin.titles import describe
 from nki_agent.builtin.totals import added_axes, total_walks
 from nki_agent.chip.spec import ChipSpec
-from nki_agent.isa.dtype import DType
 
 FLAT_ROWS_MAX = 32
 """With fewer rows than this and long columns, columns are spread over the partitions instead."""
 COL_BLOCK_MIN = 128
-SHORT_ROW_BYTES = 1024
-"""Rows shorter than this are packed: their transfers and tiles would be mostly overhead."""
-ROWS_EACH_MIN = 4
-BY_ROW = frozenset({Kind.FULL, Kind.ROW})
 TILES_FOR_PHASES = 3  # with fewer tiles there is nothing to run ahead with
-BUFFERS = 2
-"""Tiles of this many iterations fit, so that loads run ahead of compute."""
 
 
 class RowsPlanner:
@@ -218,7 +220,7 @@ class RowsPlanner:
         room = int(self.chip.sbuf_usable_partition_bytes * choices.sbuf_share)
         plan = self._plan_blocks(space, room)
         usable = self.chip.sbuf_usable_partition_bytes
-        needed = self.bytes_of(plan, buffers=1)
+        needed = bytes_of(plan, buffers=1)
         if needed > usable and is_reduced and not space.is_flat:
             striped = self._plan_strips(space, room)
             if striped is not None:
@@ -253,10 +255,10 @@ class RowsPlanner:
             block = self.choices.col_block
         if block is not None and self._has_steps(space):
             plan = self.lower_to(space, None)
-            if self.bytes_of(plan, buffers=BUFFERS) <= room:
+            if bytes_of(plan, buffers=BUFFERS) <= room:
                 return plan
         plan = self.lower_to(space, block)
-        while self.bytes_of(plan, buffers=BUFFERS) > room:
+        while bytes_of(plan, buffers=BUFFERS) > room:
             if is_reduced and not space.is_flat:
                 break
             smaller = (block or max(cols)) // 2
@@ -318,11 +320,8 @@ class RowsPlanner:
             load=lambda source, place: self._load(lowering, space, source, walks[source], place),
             store=lambda node: self._store(lowering, space, node),
         )
-        levels, names = [list(steps) for steps in lowering.levels], lowering.taken_names
-        for level in range(row_level + 1, row_level + 1 + 2 * passes.count, 2):
-            estimate = Estimate(self.chip, block, len(space.sizes))
-            levels[level] = balance(levels[level], estimate, floor_ns=0.0, scratch=names)
-            names = count_names(names, levels[level])
+        estimate = Estimate(self.chip, block, len(space.sizes))
+        levels = pace_strips(lowering, row_level, estimate, may_park=self.choices.parking)
         return RowsPlan(
             title=describe(self.captured, self.group.nodes),
             outer=tuple(group_size(g, space.sizes) for g in space.outer),
@@ -345,12 +344,8 @@ class RowsPlanner:
         each = min(self.choices.col_block // cols, rows // self.chip.partitions)
         if cols * itemsize >= SHORT_ROW_BYTES or each < ROWS_EACH_MIN:
             return None
-        try:
-            plan = self.lower_to(space, None, each)
-        except UnsupportedError:
-            return None
-        room = self.chip.sbuf_usable_partition_bytes
-        return plan if self.bytes_of(plan, buffers=BUFFERS) <= room else None
+        lower = partial(self.lower_to, space, None, each)
+        return choose_packed(lower, space, each, self.chip)
 
     def _plan_middle(self, space: Space) -> RowsPlan | None:
         """Short rows along an axis that another one fills the partitions with."""
@@ -373,7 +368,7 @@ class RowsPlanner:
         except UnsupportedError:
             return None
         room = self.chip.sbuf_usable_partition_bytes
-        return plan if self.bytes_of(plan, buffers=BUFFERS) <= room else None
+        return plan if bytes_of(plan, buffers=BUFFERS) <= room else None
 
     def _wide_values(self) -> list[int]:
         """Base nodes of the stage's larger tensors in HBM."""
@@ -384,23 +379,13 @@ class RowsPlanner:
         largest = max(self.graph[n].num_elems for n in found)
         return [n for n in found if self.graph[n].num_elems == largest]
 
-    def bytes_of(self, plan: RowsPlan, *, buffers: int) -> int:
-        """Bytes of one partition if nothing is reused within an iteration."""
-        width = max(plan.cols) if plan.col_block is None else min(plan.col_block, max(plan.cols))
-        each = plan.rows_each or 1
-        total = 0 if plan.total is None else 2 * width * DType.FLOAT32.itemsize
-        for level, steps in enumerate(plan.levels):
-            copies = buffers if level == len(plan.levels) - 1 else 1
-            cuts = [step for step in steps if isinstance(step, Cut)]
-            tiles = {tile for step in steps for tile in step_writes(step)}
-            for tile in (tiles - {cut.dst for cut in cuts}) | {cut.src for cut in cuts}:
-                wide = width if tile.cols is None else max(tile.cols)
-                elems = (wide if tile.is_wide else 1) * (each if tile.kind in BY_ROW else 1)
-                total += copies * tile.dtype.itemsize * elems
-        return total
+    def lower_to(
+        self, space: Space, block: int | None, each: int | None = None, *, is_apart: bool = False
+    ) -> RowsPlan:
+        """The plan on these axes, with so many columns in a tile and rows in a partition.
 
-    def lower_to(self, space: Space, block: int | None, each: int | None = None) -> RowsPlan:
-        """The plan on these axes, with so many columns in a tile and rows in a partition."""
+        With `is_apart`, these rows go one by one where a step takes a value of each.
+        """
         has_col_loop = block is not None and not space.is_flat
         num_levels = len(space.outer) + 2 + has_col_loop - space.has_middle
         places = {
@@ -413,7 +398,7 @@ class RowsPlanner:
             numbers=self.captured.numbers(),
             generation=self.chip.generation,
             num_levels=num_levels,
-            is_packed=each is not None,
+            is_packed=each is not None and not is_apart,
         )
         lowering.reserve([*(stored.name for stored in self.buffers.values()), *self.taken])
         whole = block is None and not space.is_flat
@@ -422,22 +407,18 @@ class RowsPlanner:
             walks = self.walks(source, axes)
             place = space.place_read(walks, has_col_loop=has_col_loop)
             self._load(lowering, space, source, walks, place)
-        for node_id in self.group.nodes:
-            lowering.lower(self.graph[node_id])
-        total = self._total(lowering, space)
-        lowering.expect(self.outputs)
-        loaded = set(self._kept_rows)
-        for node_id in self.outputs:
-            self._store(lowering, space, node_id)
-        for access, tile in self._kept_rows.items():
-            if access not in loaded:
-                lowering.emit(tile.level, Store(access=access, src=tile))
+        total = self._lower_all(lowering, space)
         levels = lowering.levels
         if total is None:
             levels = [fold_negations(steps) for steps in levels]
-            if self.choices.short_tiles:
-                levels = shorten(levels)
-        levels[-1], cuts = self._spread(space, levels[-1], block, lowering.taken_names, each)
+            levels = shorten(levels) if self.choices.short_tiles else levels
+        names = lowering.taken_names
+        cuts: tuple[int, ...] = ()
+        if is_apart and each is not None:
+            levels[-1] = spread_apart(levels[-1], self.chip, space, each, names)
+        else:
+            levels[-1], cuts = self._spread(space, levels[-1], block, names, each)
+            levels = keep_vectors(levels, names)
         return RowsPlan(
             title=describe(self.captured, self.group.nodes),
             outer=tuple(group_size(g, space.sizes) for g in space.outer),
@@ -448,6 +429,7 @@ class RowsPlanner:
             col_block=block,
             is_flat=space.is_flat,
             rows_each=each,
+            is_apart=is_apart,
             levels=tuple(tuple(steps) for steps in levels),
             has_middle=space.has_middle,
             cuts=cuts,
@@ -456,6 +438,20 @@ class RowsPlanner:
             is_step=bool(self.group.loop),
             total=total,
         )
+
+    def _lower_all(self, lowering: Lowering, space: Space) -> Total | None:
+        """Every node, then what is stored."""
+        for node_id in self.group.nodes:
+            lowering.lower(self.graph[node_id])
+        total = self._total(lowering, space)
+        lowering.expect(self.outputs)
+        loaded = set(self._kept_rows)
+        for node_id in self.outputs:
+            self._store(lowering, space, node_id)
+        for access, tile in self._kept_rows.items():
+            if access not in loaded:
+                lowering.emit(tile.level, Store(access=access, src=tile))
+        return total
 
     def _total(self, lowering: Lowering, space: Space) -> Total | None:
         """What is added up over the innermost loop: see `total_rows`."""
@@ -503,6 +499,7 @@ class RowsPlanner:
             may_park=self.choices.parking,
             banks_held=-(-4 * cols // self.chip.psum_bank_bytes) if self.fold is not None else 0,
             phases=self.choices.phases,
+            vector_elems=0 if self.fold or self.group.loop else width // (each or 1),
         ).pace(steps)
         return list(paced.steps), paced.cuts
 

@@ -9,7 +9,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nki_agent.builtin.graph import GraphBuilder, Node, Op, Shape, contiguous_strides
+from nki_agent.builtin.graph import (
+    COMPARISONS,
+    GraphBuilder,
+    Node,
+    Op,
+    Shape,
+    contiguous_strides,
+)
 from nki_agent.builtin.lanes import is_long, reduce_vector
 from nki_agent.isa.dtype import DType
 
@@ -97,7 +104,25 @@ class Rules:
                 chosen = self.where(right, x, y)
                 pair = (chosen, y) if node.function == "logical_and" else (x, chosen)
                 return self.where(left, *pair)
+        shifted = self._shifted(condition, self.lift(x), self.lift(y))
+        if shifted is not None:
+            return shifted
         return Ref(self.builder.where(condition.id, self.lift(x).id, self.lift(y).id))
+
+    def _shifted(self, condition: Ref, x: Ref, y: Ref) -> Ref | None:
+        """`y - c` where a comparison holds, else `y`: `y - c * comparison`, with no choice.
+
+        What is not chosen has 0 taken away, so that every value stays as it was.
+        """
+        node, asked = self.node(x), self.node(condition)
+        is_shift = node.op is Op.BINARY and node.function == "subtract" and node.inputs[0] == y.id
+        if not is_shift or asked.op is not Op.BINARY or asked.function not in COMPARISONS:
+            return None
+        amount = self.builder.nodes[node.inputs[1]]
+        if amount.op is not Op.CONST or not math.isfinite(amount.value):
+            return None
+        chosen = self.named(Ref(self.builder.cast(condition.id, node.dtype)), "is_chosen")
+        return self.sub(y, chosen if amount.value == 1 else self.mul(chosen, Ref(amount.id)))
 
     def clamp(self, x: Value, low: Value | None, high: Value | None) -> Ref:
         """Between two bounds, either of which may be missing."""

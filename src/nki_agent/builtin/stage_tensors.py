@@ -87,7 +87,7 @@ def _loaded(levels: Sequence[Sequence[Step]]) -> list[str]:
 def _read_by_index(stage: ByIndexPlan) -> list[Matrix]:
     match stage:
         case PickPlan():
-            operands = (stage.table, stage.index, stage.rows)
+            operands = (stage.table, stage.index, stage.rows, stage.taken, stage.weight)
             return [m for m in operands if isinstance(m, Matrix)]
         case RankPlan() | RunningPlan():
             return [stage.source]

@@ -13,9 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from nki_agent.builtin.balance import Estimate
 from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError
 from nki_agent.builtin.lanes import IDENTITY
 from nki_agent.builtin.lower import Lowering
+from nki_agent.builtin.pacing import TILES_MAX, Pacer
 from nki_agent.builtin.pending import Pending, Place, Value
 from nki_agent.builtin.tile_steps import Access, Combine, Fill, Kind, Load, Step, Tile, step_writes
 
@@ -151,6 +153,25 @@ def _wide_operands(graph: Graph, operands: Mapping[int, Place], nodes: set[int])
     """What these nodes read that has a value for each column."""
     read = {i for n in nodes for i in graph[n].inputs}
     return [s for s, place in operands.items() if place.kind is Kind.FULL and s in read]
+
+
+def pace_strips(
+    lowering: Lowering, row_level: int, estimate: Estimate, *, may_park: bool
+) -> list[list[Step]]:
+    """The steps by loop, those of each pass over strips in the fastest form that is found."""
+    levels, names = [list(steps) for steps in lowering.levels], lowering.taken_names
+    for level in range(row_level + 1, len(levels), 2):
+        pacer = Pacer(
+            estimate=estimate,
+            floor_ns=0.0,
+            names=names,
+            num_tiles=TILES_MAX,
+            has_phases=False,
+            may_park=may_park,
+        )
+        levels[level] = list(pacer.pace(levels[level]).steps)
+        names = count_names(names, levels[level])
+    return levels
 
 
 def count_names(names: Mapping[str, int], steps: Sequence[Step]) -> dict[str, int]:

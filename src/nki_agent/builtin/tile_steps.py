@@ -217,11 +217,12 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyWhere:
-    """Overwrite where the predicate is not 0."""
+    """Overwrite where the predicate is not 0, or where it is."""
 
     dst: Tile
     src: Operand
     predicate: Tile
+    is_reversed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Op
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.plan import RowsPlan, Total
+from nki_agent.builtin.row_bytes import bytes_of
 from nki_agent.builtin.row_space import Space
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.tile_steps import Load, step_writes
@@ -57,7 +58,7 @@ class TotalPlanner(RowsPlanner):
         self.is_over_rows = True
         plan = self.lower_to(turned, None)
         self.is_over_rows = False
-        fits = self.bytes_of(plan, buffers=1) <= self.chip.sbuf_usable_partition_bytes
+        fits = bytes_of(plan, buffers=1) <= self.chip.sbuf_usable_partition_bytes
         is_sum = plan.total is not None and plan.total.is_by_products
         return plan if fits and is_sum else None
 
