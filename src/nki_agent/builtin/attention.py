@@ -45,6 +45,7 @@ from nki_agent.builtin.tile_steps import (
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine
+from nki_agent.isa.movement import TRANSPOSE_BYTES
 
 SCORES = "scores_block"
 """The part of the scores that one product makes."""
@@ -82,7 +83,9 @@ class AttentionPlanner(MatmulPlanner):
         levels, product, scores = self._between(space)
         tile = self._load_beside(space, levels, *beside)
         first, last = _bounds(levels[-1])
-        scale = self._kept_in_psum(levels, product, scores, self._seen_keys(first, last))
+        is_turned = self._is_turned(levels, product, scores, (first, last))
+        keys = 0 if is_turned else self._seen_keys(first, last)
+        scale = self._kept_in_psum(levels, product, scores, keys)
         graphs = self.captured.graphs
         depth = tuple(g[q_id].shape[-1] for g in graphs)
         return AttentionPlan(
@@ -107,6 +110,7 @@ class AttentionPlanner(MatmulPlanner):
             last_key=last,
             beside=tile,
             scale=scale,
+            is_turned=is_turned,
         )
 
     def _load_beside(
@@ -149,11 +153,46 @@ class AttentionPlanner(MatmulPlanner):
         None where more than a factor and choices by position is between product and softmax, or
         where PSUM has too little room.
         """
-        graphs = self.captured.graphs
-        values = max(g[self.parts.out].shape[-1] for g in graphs)
-        if keys > self._bank * BANKS_OF_SCORES or values >= self._bank or not levels[-1]:
+        values = max(g[self.parts.out].shape[-1] for g in self.captured.graphs)
+        if keys > self._bank * BANKS_OF_SCORES or values >= self._bank:
             return None
-        first, *rest = levels[-1]
+        scale = self._factor(levels[-1], product, scores)
+        if scale is not None:
+            levels[-1] = levels[-1][1:]
+        return scale
+
+    def _is_turned(
+        self,
+        levels: list[list[Step]],
+        product: Tile,
+        scores: Tile,
+        bounds: tuple[Size | None, Size | None],
+    ) -> bool:
+        """Whether scores have the keys on the partitions, so that weights need not be turned.
+
+        Where first and last keys are all that choices by position say, and blocks of queries are
+        whole: few queries would be moved through the array, of which each pass has room for many.
+        """
+        graphs = self.captured.graphs
+        queries = max(g[self.parts.scores].shape[-2] for g in graphs)
+        values = max(g[self.parts.out].shape[-1] for g in graphs)
+        dtypes = (product_dtype(self.graph, self.node), product_dtype(self.graph, self.out))
+        early = [s for steps in levels[:-1] for s in steps if tile_of_load(s) != BESIDE]
+        return (
+            all(d.itemsize == TRANSPOSE_BYTES for d in dtypes)
+            and queries >= self.chip.partitions
+            and values < self._bank
+            and not early
+            and self._factor(levels[-1], product, scores) is not None
+            and len(levels[-1]) - 1 == sum(bound is not None for bound in bounds)
+        )
+
+    def _factor(self, steps: list[Step], product: Tile, scores: Tile) -> Number | None:
+        """What the first step multiplies scores by, if all others only hide some."""
+        graphs = self.captured.graphs
+        if not steps:
+            return None
+        first, *rest = steps
         hides = all(
             isinstance(s, AffineSelect) and s.dst == s.data and max(s.value) < _FAR_BELOW
             for s in rest
@@ -167,10 +206,7 @@ class AttentionPlanner(MatmulPlanner):
                 scale = (1.0,) * len(graphs)
             case _:
                 pass
-        if scale is None or not hides or step_writes(first) != (scores,):
-            return None
-        levels[-1] = rest
-        return scale
+        return scale if hides and step_writes(first) == (scores,) else None
 
     # -- axes -------------------------------------------------------------------------------------
     def _space(self, *operands: int) -> Matrices:
@@ -229,6 +265,11 @@ class AttentionPlanner(MatmulPlanner):
         levels = [list(steps) for steps in lowering.levels]
         levels[-1] = [_renamed(_on_scalar(step), made, scores) for step in levels[-1]]
         return levels, product, scores
+
+
+def tile_of_load(step: Step) -> str:
+    """The name of what a step loads."""
+    return step.dst.name if isinstance(step, Load) else ""
 
 
 def fits(captured: Captured, attention: Attention, chip: ChipSpec) -> bool:

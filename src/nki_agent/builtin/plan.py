@@ -256,6 +256,8 @@ class AttentionPlan:
     """The score that counts in a row's sum beside those of its keys, and has no value."""
     scale: Number | None = None
     """What scores are multiplied by that stay in PSUM; None where they pass through SBUF."""
+    is_turned: bool = False
+    """Whether scores are made with the keys on the partitions, as weights are needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import contextlib
 
 from nki_agent.builtin.attention_parts import AttentionParts
 from nki_agent.builtin.plan import AttentionPlan
-from nki_agent.builtin.print_products import Loops, call_loader, swap_axes
+from nki_agent.builtin.print_products import Loops, call_loader, is_turned_by_dma, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
@@ -60,16 +60,7 @@ class AttentionPrinter(AttentionParts):
 
     def print(self) -> None:
         """The whole of attention."""
-        self._define_score()
-        self._define_hidden_keys()
-        if self.plan.scale is None:
-            self._define_exponentials()
-            self._define_weigh()
-        else:
-            self._define_maxima()
-            self._define_bias()
-            self._define_exponentials_of_blocks()
-            self._define_weigh_with_sums()
+        self._define()
         plan, add = self.plan, self.source.add
         q, k, v = plan.q.tensor, plan.k.tensor, plan.v.tensor
         self.loops.name_sizes(
@@ -79,7 +70,6 @@ class AttentionPrinter(AttentionParts):
             depth=(plan.depth, f"-{q}"),
             value_depth=(plan.value_depth, f"-{v}"),
         )
-        add("depth_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
         add("key_tiles = (num_keys + PARTITIONS - 1) // PARTITIONS")
         queries, keys = ("num_queries", plan.queries), ("num_keys", plan.keys)
         depth, value = ("depth", plan.depth), ("value_depth", plan.value_depth)
@@ -95,15 +85,34 @@ class AttentionPrinter(AttentionParts):
                     self.around.prepare(layout_of(step.access))
         self.steps = StepPrinter(self.source, self.scope, row_level=self.last, cols="num_keys")
         self._name_factor()
+        self._prepare()
+        self._batch(0)
+        self._finish_all()
+
+    def _define(self) -> None:
+        """The functions of a block."""
+        self._define_score()
+        self._define_hidden_keys()
+        if self.plan.scale is None:
+            self._define_exponentials()
+            self._define_weigh()
+        else:
+            self._define_maxima()
+            self._define_bias()
+            self._define_exponentials_of_blocks()
+            self._define_weigh_with_sums()
+
+    def _prepare(self) -> None:
+        """What all blocks share."""
+        add = self.source.add
+        add("depth_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
         if self._selects():
             self._make_identity()
         self.source.note(
             "Each step runs one block behind the one before it, so that no engine waits."
         )
-        names = ["scored", "weighted"] + ["turned", "weighed"] * (plan.scale is not None)
+        names = ["scored", "weighted"] + ["turned", "weighed"] * (self.plan.scale is not None)
         add(f"{', '.join(names)} = {', '.join(['[]'] * len(names))}")
-        self._batch(0)
-        self._finish_all()
 
     def _name_factor(self) -> None:
         scale = self.plan.scale
@@ -128,6 +137,10 @@ class AttentionPrinter(AttentionParts):
                 self._batch(level + 1)
             return
         self._queries()
+        self._blocks()
+
+    def _blocks(self) -> None:
+        """The loop over the queries."""
         with self.source.block("for r0 in range(0, num_queries, PARTITIONS):"):
             self._block()
 
@@ -143,8 +156,13 @@ class AttentionPrinter(AttentionParts):
         if step.dst == self.plan.beside:
             self._tile(self.source, "neg_beside", "(PARTITIONS, 1)", "nl.float32")
             self.source.add(
-                "nisa.tensor_scalar(dst=neg_beside, data=beside, op0=nl.multiply, operand0=-1.0)"
+                "nisa.tensor_scalar(dst=neg_beside, data=beside, op0=nl.multiply,"
+                f" operand0={self._unit_beside()})"
             )
+
+    def _unit_beside(self) -> str:
+        """What the score beside the others is multiplied by, to be taken off as theirs is."""
+        return "-1.0"
 
     def _block(self) -> None:
         """One block of query rows."""
@@ -264,20 +282,31 @@ class AttentionPrinter(AttentionParts):
             self._advance()
             self.source.add("scored = []")
 
+    def _load_turned(self, name: str, text: str) -> str:
+        """The call that loads queries or keys with their depth on the partitions."""
+        if is_turned_by_dma(self.plan.dtype):
+            return f"load_turned({name}, {text})"
+        return call_loader(name, text, self.plan.rows_each)
+
     def _queries(self) -> None:
         self._tile(self.source, "q_turned", "(PARTITIONS, depth_tiles, num_queries)", self.dtype)
+        self._fill_beside("q_turned", 0.0)
         every = Window(count="num_queries")
         text = self.q.text(layout_of(self.plan.q), self.loops.windows(every, Window(count="depth")))
-        self.source.add(call_loader("q_turned", text, self.plan.rows_each))
+        self.source.add(self._load_turned("q_turned", text))
+
+    def _fill_beside(self, name: str, value: float) -> None:
+        """What lies beside the depth of queries or keys."""
 
     def _keys_and_values(self) -> None:
         whole = Window(count="num_keys")
         self.source.note("Keys with their depth on the partitions, values with the keys there.")
         self._tile(self.source, "k_turned", "(PARTITIONS, depth_tiles, num_keys)", self.dtype)
+        self._fill_beside("k_turned", 1.0)
         text = self.k.text(
             layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
         )
-        self.source.add(call_loader("k_turned", text, self.plan.rows_each))
+        self.source.add(self._load_turned("k_turned", text))
         shape, part = "(PARTITIONS, key_tiles, value_depth)", "v_kept"
         if self.plan.scale is not None:
             shape, part = "(PARTITIONS, key_tiles, value_depth + 1)", "v_kept[:, :, :value_depth]"

@@ -21,6 +21,8 @@ from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Access, Size
+from nki_agent.isa.dtype import DType
+from nki_agent.isa.movement import TRANSPOSE_BYTES
 
 LOAD_BLOCKS = '''def load_blocks(dst, src):
     """Loads src [K, N] into dst [128, block of K, N]: K runs along the partitions."""
@@ -92,6 +94,13 @@ LOAD_SHORT = '''def load_short_rows(dst, src, each):
                 for e in range(count):
                     nisa.nc_transpose(dst=turned[:, e, :], data=tile[:, e0 + e, k0 : k0 + size])
                 nisa.tensor_copy(dst=block[:, e0 : e0 + count, :], src=turned)
+'''
+LOAD_TURNED = '''def load_turned(dst, src):
+    """Loads src [M, K] into dst [128, block of K, M]; the DMA engines turn it on the way."""
+    depth = src.shape[1]
+    for k0 in range(0, depth, PARTITIONS):
+        size = min(PARTITIONS, depth - k0)
+        nisa.dma_transpose(dst=dst[:size, k0 // PARTITIONS, :], src=src[:, k0 : k0 + size])
 '''
 TURN = '''def turn(dst, tile):
     """Writes the transpose of tile [M, K] into dst [128, block of K, M]."""
@@ -208,6 +217,8 @@ class _Needs:
     blocks: bool = False
     short: bool = False
     runs: bool = False
+    by_dma: bool = False
+    """Rows of 16 bits that DMA turns."""
     bands: bool = False
     """Inputs and weights of convolutions."""
 
@@ -235,7 +246,12 @@ def helpers_of(plan: Plan) -> list[str]:
             case SmallProductPlan():
                 plain.turns |= stage.x_each == 1
                 plain.short |= stage.x_each > 1
-            case AttentionPlan() | ChainPlan():
+            case AttentionPlan():
+                plain.blocks = True
+                plain.turns |= not stage.is_turned
+                plain.by_dma |= is_turned_by_dma(stage.dtype)
+                plain.short |= stage.rows_each > 1 and not is_turned_by_dma(stage.dtype)
+            case ChainPlan():
                 plain.turns = plain.blocks = True
                 plain.short |= stage.rows_each > 1
             case _:
@@ -245,7 +261,7 @@ def helpers_of(plan: Plan) -> list[str]:
         copy = "nisa.tensor_copy(dst="
         turning = [helper.replace(copy, "leave_psum(dst=") for helper in turning]
         turning.insert(0, LEAVE_PSUM[plan.leaving])
-    found = [LOAD_BLOCKS] * plain.blocks + [runs_version(LOAD_BLOCKS)] * plain.runs + turning
+    found = [LOAD_TURNED] * plain.by_dma + [LOAD_BLOCKS] * plain.blocks + [runs_version(LOAD_BLOCKS)] * plain.runs + turning
     found += [SPLIT] * (split.blocks or split.runs or split.bands)
     found += [LOAD_BLOCKS_SPLIT] * split.blocks
     found += [runs_version(LOAD_BLOCKS_SPLIT)] * split.runs
@@ -258,6 +274,11 @@ def call_loader(dst: str, src: str, each: int, *, version: str = "") -> str:
     if each == 1:
         return f"load_transposed{version}({dst}, {src})"
     return f"load_short_rows{version}({dst}, {src}, each={each})"
+
+
+def is_turned_by_dma(dtype: DType) -> bool:
+    """Whether the DMA engines turn rows of this dtype while they load them."""
+    return dtype.itemsize == TRANSPOSE_BYTES
 
 
 def is_x_ready(plan: MatmulPlan) -> bool:

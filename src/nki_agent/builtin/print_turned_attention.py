@@ -1,0 +1,115 @@
+"""Prints attention whose scores are made twice: once for the maxima, once with the keys first.
+
+Law: exponentials are written as they are needed, with the keys on the partitions, so nothing is
+turned. What is taken off the scores of a query is rounded to the dtype of the queries and lies
+beside them, where a one of each key meets it: softmax is the same whatever that number is, as long
+as all scores of the query lose it and it is near the largest.
+"""
+
+from __future__ import annotations
+
+from nki_agent.builtin.attention_parts import FAR_BELOW
+from nki_agent.builtin.print_attention import AttentionPrinter
+from nki_agent.builtin.print_steps import layout_of, signed
+from nki_agent.builtin.regions import Window
+from nki_agent.builtin.turned_attention_text import (
+    ADD_VALUES,
+    ADVANCE,
+    HIDE,
+    LIST_GROUPS,
+    define_finish,
+    define_lists,
+    define_maxima,
+    define_weights,
+)
+
+
+class TurnedAttentionPrinter(AttentionPrinter):
+    """Prints one AttentionPlan whose scores are turned."""
+
+    @property
+    def _is_masked(self) -> bool:
+        return self.plan.first_key is not None or self.plan.last_key is not None
+
+    def _define(self) -> None:
+        """The functions of a group of queries."""
+        plan, scale = self.plan, bool(self._scale)
+        has_first, has_last = plan.first_key is not None, plan.last_key is not None
+        texts = [HIDE.replace("FAR_BELOW", str(FAR_BELOW))] * self._is_masked
+        texts += [
+            LIST_GROUPS,
+            *define_lists(has_first=has_first, has_last=has_last),
+            define_maxima(self.dtype, has_first=has_first, has_last=has_last, beside=self.has_beside),
+            define_weights(self.value_dtype, has_first=has_first, has_last=has_last, scaled=scale),
+            ADD_VALUES,
+            define_finish(f"nl.{plan.out_dtype.value}", beside=self.has_beside, scaled=scale),
+            ADVANCE,
+        ]
+        for text in texts:
+            for function in text.strip().split("\n\n\n"):
+                self.helpers.add()
+                self.helpers.add()
+                self.helpers.lines.extend(function.splitlines())
+
+    def _prepare(self) -> None:
+        """What all groups share."""
+        add, plan = self.source.add, self.plan
+        add("# Beside the depth, at a partition where engines may write.")
+        add("offset_row = (depth + 31) // 32 * 32")
+        add("depth_tiles = offset_row // PARTITIONS + 1")
+        for name, key in (("first_key", plan.first_key), ("last_key", plan.last_key)):
+            if key is not None:
+                self.source.note(f"The {name.split('_')[0]} key that a query sees, minus the query.")
+                add(f"{name} = {signed(self.scope, key)}")
+        if self._is_masked:
+            self._make_identity()
+        self.source.note("While one group is weighed, the maxima of the next but one are taken.")
+        add("groups, weighed = [], []")
+
+    def _blocks(self) -> None:
+        add, plan = self.source.add, self.plan
+        with self.source.block("for r0, count in list_groups(num_queries):"):
+            out = self.out.text(
+                layout_of(plan.out),
+                self.loops.windows(
+                    Window(start="r0", count="count"), Window(count="value_depth")
+                ),
+            )
+            entries = {
+                "start": "r0",
+                "rows": "min(PARTITIONS, count)",
+                "q": "q_turned[:, :, r0 : r0 + count]",
+                "k": "k_turned",
+                "v": "v_kept",
+                "depth": "depth",
+                "offset_row": "offset_row",
+                "out": out,
+            }
+            if plan.first_key is not None:
+                entries["first_key"] = "first_key"
+            if plan.last_key is not None:
+                entries["last_key"] = "last_key"
+            if self._is_masked:
+                entries["masks"] = "masks"
+            if self._scale:
+                entries["scale"] = "scale"
+            if self.has_beside:
+                entries |= {"beside": "beside", "neg_beside": "neg_beside"}
+            with self.source.block("group = {"):
+                for name, value in entries.items():
+                    add(f'"{name}": {value},')
+            add("}")
+            add("advance(groups, weighed, group)")
+
+    def _finish_all(self) -> None:
+        with self.source.block("while groups or weighed:"):
+            self.source.add("advance(groups, weighed, {})")
+
+    def _fill_beside(self, name: str, value: float) -> None:
+        self.source.add(
+            f"nisa.memset(dst={name}[:, depth_tiles - 1, :], value={value},"
+            " engine=nisa.engine.gpsimd)"
+        )
+
+    def _unit_beside(self) -> str:
+        return "-1.0 / scale" if self._scale else "-1.0"

@@ -1,0 +1,293 @@
+"""The functions of a printed attention whose scores are made with the keys first, as text.
+
+Law: a group of queries is a dictionary; each function reads what it needs from it. Lines that
+belong to first or last keys, to a factor, or to a score beside the others are left out elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+HIDE = '''def hide(product, masks, lead, visible):
+    """Puts scores far below all others where `lead + col - row` is not so; masks are made once."""
+    rows, cols = product.shape
+    key = f"{visible} {lead} {rows} {cols}"
+    if key not in masks:
+        mask = nl.ndarray((rows, cols), dtype=nl.bfloat16, buffer=nl.sbuf)
+        nisa.memset(dst=mask, value=0.0, engine=nisa.engine.gpsimd)
+        nisa.affine_select(
+            dst=mask,
+            pattern=[[1, cols]],
+            channel_multiplier=-1,
+            on_true_tile=mask,
+            on_false_value=FAR_BELOW,
+            cmp_op=nl.less_equal if visible == "below" else nl.greater_equal,
+            offset=lead,
+        )
+        masks[key] = mask
+    # The product with the identity adds the mask to what is in PSUM.
+    nisa.nc_matmul(
+        dst=product,
+        stationary=masks["identity"][:rows, :rows],
+        moving=masks[key],
+        accumulate=True,
+    )
+
+
+def hide_above(product, masks, lead):
+    """Hides scores with lead + col > row."""
+    start = max(0, -lead)
+    if lead + product.shape[1] > 1:
+        hide(product[:, start:], masks, lead + start, "below")
+
+
+def hide_below(product, masks, lead):
+    """Hides scores with lead + col < row."""
+    end = min(product.shape[1], product.shape[0] - 1 - lead)
+    if end > 0:
+        hide(product[:, :end], masks, lead, "above")
+'''
+LIST_GROUPS = '''def list_groups(num_queries):
+    """Starts and sizes of groups of queries: whole blocks, and then what is left."""
+    whole = num_queries // PARTITIONS * PARTITIONS
+    groups = []
+    for r0 in range(0, whole, BANK):
+        groups.append((r0, min(BANK, whole - r0)))
+    if whole < num_queries:
+        groups.append((whole, num_queries - whole))
+    return groups
+'''
+_SEEN = '''def seen_keys(group, start, count):
+    """The keys that some of these queries see."""
+    first, end = 0, group["k"].shape[2]
+    start += group["start"]
+    first = max(first, start + group["first_key"])  # FIRST
+    end = min(end, start + count + group["last_key"])  # LAST
+    return first, end
+'''
+_LISTS = '''def list_banks(group):
+    """The scores that a bank holds: a block of queries, the number of the bank, and its keys."""
+    banks = []
+    for b in range(group["q"].shape[2] // group["rows"]):
+        first, end = SEEN(b * PARTITIONS, group["rows"])
+        for n0 in range(first, end, BANK):
+            banks.append((b, (n0 - first) // BANK, n0, min(BANK, end - n0)))
+    return banks
+
+
+def list_tiles(group):
+    """The tiles of keys that the group sees."""
+    first, end = SEEN(0, group["q"].shape[2])
+    return range(first // PARTITIONS * PARTITIONS, end, PARTITIONS)
+'''
+_MAXIMA = '''def take_maxima(group, b, n, n0, cols):
+    """The largest score of each query of a block against a bank of keys."""
+    rows, r0 = group["rows"], b * PARTITIONS
+    product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)
+    for k in range((group["depth"] + PARTITIONS - 1) // PARTITIONS):
+        size = min(PARTITIONS, group["depth"] - k * PARTITIONS)
+        nisa.nc_matmul(
+            dst=product,
+            stationary=group["q"][:size, k, r0 : r0 + rows],
+            moving=group["k"][:size, k, n0 : n0 + cols],
+        )
+    hide_above(product, group["masks"], n0 - group["start"] - r0 - group["last_key"])  # LAST
+    hide_below(product, group["masks"], n0 - group["start"] - r0 - group["first_key"])  # FIRST
+    nisa.tensor_reduce(
+        dst=group["maxima"][:rows, b, n : n + 1], op=nl.maximum, data=product, axis=1
+    )
+
+
+def negate_maxima(group):
+    """The largest score of each query, negated: a column for each block."""
+    blocks = group["maxima"].shape[1]
+    group["offsets"] = nl.ndarray((PARTITIONS, blocks), dtype=DTYPE, buffer=nl.sbuf)
+    nisa.tensor_reduce(
+        dst=group["offsets"], op=nl.maximum, data=group["maxima"], axis=2, negate=True
+    )
+    nisa.tensor_scalar(  # BESIDE
+        dst=group["offsets"],  # BESIDE
+        data=group["offsets"],  # BESIDE
+        op0=nl.minimum,  # BESIDE
+        operand0=group["neg_beside"],  # BESIDE
+    )  # BESIDE
+
+
+def place_offsets(group):
+    """Lays what is added to the scores of a query beside it, where it meets a one of each key."""
+    rows, count = group["rows"], group["q"].shape[2]
+    turned = nl.ndarray((1, count), dtype=DTYPE, buffer=nl.psum)
+    for b in range(count // rows):
+        r0 = b * PARTITIONS
+        nisa.nc_transpose(
+            dst=turned[:, r0 : r0 + rows], data=group["offsets"][:rows, b : b + 1]
+        )
+    at = group["offset_row"] % PARTITIONS
+    row = group["q"][at : at + 1, group["offset_row"] // PARTITIONS, :]
+    nisa.activation(dst=row, op=nl.copy, data=turned)
+    group["is_placed"] = True
+'''
+_WEIGHTS = '''def weigh_keys(group, k0):
+    """Exponentials of the scores of a tile of keys, on the partitions, for the queries from c0."""
+    size = min(PARTITIONS, group["k"].shape[2] - k0)
+    c0, end = 0, group["q"].shape[2]
+    ahead = k0 - group["start"]
+    c0 = max(c0, ahead - group["last_key"]) // PARTITIONS * PARTITIONS  # LAST
+    behind = ahead + size - group["first_key"]  # FIRST
+    end = min(end, (behind + PARTITIONS - 1) // PARTITIONS * PARTITIONS)  # FIRST
+    product = nl.ndarray((size, end - c0), dtype=nl.float32, buffer=nl.psum)
+    depth = group["offset_row"] + 1
+    for k in range((depth + PARTITIONS - 1) // PARTITIONS):
+        part = min(PARTITIONS, depth - k * PARTITIONS)
+        nisa.nc_matmul(
+            dst=product,
+            stationary=group["k"][:part, k, k0 : k0 + size],
+            moving=group["q"][:part, k, c0:end],
+        )
+    hide_below(product, group["masks"], c0 - ahead + group["last_key"])  # LAST
+    hide_above(product, group["masks"], c0 - ahead + group["first_key"])  # FIRST
+    weights = nl.ndarray((size, end - c0), dtype=DTYPE, buffer=nl.sbuf)
+    nisa.activation(dst=weights, op=nl.exp, data=productSCALE)
+    return k0, c0, weights
+'''
+ADD_VALUES = '''def add_values(group, k0, c0, weights):
+    """Adds the values of a tile of keys to the result of each block, and the weights to its sum."""
+    rows, each = group["rows"], group["results"][0].shape[1]
+    size = weights.shape[0]
+    for c in range(0, weights.shape[1], PARTITIONS):
+        b = (c0 + c) // PARTITIONS
+        nisa.nc_matmul(
+            dst=group["results"][b // each][:, b % each, :],
+            stationary=weights[:, c : c + rows],
+            moving=group["v"][:size, k0 // PARTITIONS, :],
+        )
+'''
+_FINISH = '''def finish(group):
+    """Divides by the sums of the weights, which are the last column, and stores."""
+    rows, blocks = group["rows"], group["q"].shape[2] // group["rows"]
+    each, value_depth = group["results"][0].shape[1], group["results"][0].shape[2] - 1
+    share = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
+    nisa.activation(  # BESIDE
+        dst=share, op=nl.exp, data=group["offsets"][:rows], bias=group["beside"][:rows]SCALE  # BESIDE
+    )  # BESIDE
+    inverse = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    out_tile = nl.ndarray((rows, blocks, value_depth), dtype=DTYPE, buffer=nl.sbuf)
+    for b0 in range(0, blocks, each):
+        result = group["results"][b0 // each]
+        count = result.shape[1]
+        sums = result[:, :, value_depth]
+        total = nl.ndarray((rows, count), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
+        nisa.tensor_tensor(  # BESIDE
+            dst=total, data1=sums, data2=share[:, b0 : b0 + count], op=nl.add  # BESIDE
+        )  # BESIDE
+        sums = total  # BESIDE
+        nisa.reciprocal(dst=inverse[:, b0 : b0 + count], data=sums)
+        for b in range(count):
+            nisa.activation(
+                dst=out_tile[:, b0 + b, :],
+                op=nl.copy,
+                data=result[:, b, :value_depth],
+                scale=inverse[:, b0 + b : b0 + b + 1],
+            )
+    out_part = group["out"].reshape_dim(0, (blocks, rows)).permute((1, 0, 2))
+    nisa.dma_copy(dst=out_part, src=out_tile)
+'''
+ADVANCE = '''def start_maxima(group):
+    """Room for the maxima of each block; those of banks that it does not see stay far below."""
+    blocks = group["q"].shape[2] // group["rows"]
+    num_banks = (group["k"].shape[2] + BANK - 1) // BANK
+    group["maxima"] = nl.ndarray(
+        (PARTITIONS, blocks, num_banks), dtype=nl.float32, buffer=nl.sbuf
+    )
+    nisa.memset(dst=group["maxima"], value=-1e30, engine=nisa.engine.gpsimd)
+    group["is_placed"] = False
+
+
+def start_results(group):
+    """Room for the results of each block and its sum; as many as fit share a bank."""
+    rows, cols = group["rows"], group["v"].shape[2]
+    blocks, each = group["q"].shape[2] // rows, BANK // cols
+    group["results"] = []
+    for b0 in range(0, blocks, each):
+        count = min(each, blocks - b0)
+        group["results"].append(
+            nl.ndarray((rows, count, cols), dtype=nl.float32, buffer=nl.psum)
+        )
+
+
+def advance(groups, weighed, new):
+    """Takes the maxima of a new group, and between them weighs the oldest one that waits."""
+    old = groups.pop(0) if len(groups) > 1 or (groups and not new) else {}
+    tiles = list_tiles(old) if old else []
+    banks = list_banks(new) if new else []
+    if old:
+        start_results(old)
+        if not old["is_placed"]:
+            place_offsets(old)
+    if new:
+        start_maxima(new)
+    waiting = []
+    steps = max(len(tiles), len(banks), 1)
+    for s in range(steps):
+        for bank in banks[len(banks) * s // steps : len(banks) * (s + 1) // steps]:
+            take_maxima(new, *bank)
+        for k0 in tiles[len(tiles) * s // steps : len(tiles) * (s + 1) // steps]:
+            waiting.append(weigh_keys(old, k0))
+        if s == 0 and weighed:
+            finish(weighed.pop(0))
+        if s == 0 and groups:
+            place_offsets(groups[-1])
+        while len(waiting) > 1:
+            add_values(old, *waiting.pop(0))
+    for tile in waiting:
+        add_values(old, *tile)
+    if old:
+        weighed.append(old)
+    if new:
+        negate_maxima(new)
+        groups.append(new)
+'''
+
+
+def define_lists(*, has_first: bool, has_last: bool) -> list[str]:
+    """What lists the parts of the scores of a group."""
+    if not (has_first or has_last):
+        rows = _LISTS.replace("SEEN(b * PARTITIONS, group[\"rows\"])", '0, group["k"].shape[2]')
+        return [rows.replace("SEEN(0, group[\"q\"].shape[2])", '0, group["k"].shape[2]')]
+    chosen = _choose(_SEEN, {"FIRST": has_first, "LAST": has_last})
+    return [chosen, _LISTS.replace("SEEN(", "seen_keys(group, ")]
+
+
+def define_maxima(dtype: str, *, has_first: bool, has_last: bool, beside: bool) -> str:
+    """What takes the maxima of scores."""
+    text = _MAXIMA.replace("DTYPE", dtype)
+    return _choose(text, {"FIRST": has_first, "LAST": has_last, "BESIDE": beside})
+
+
+def define_weights(dtype: str, *, has_first: bool, has_last: bool, scaled: bool) -> str:
+    """What makes the weights of a tile of keys."""
+    text = _WEIGHTS.replace("DTYPE", dtype).replace("SCALE", _SCALE if scaled else "")
+    if not (has_first or has_last):
+        text = text.replace('    ahead = k0 - group["start"]\n', "")
+    return _choose(text, {"FIRST": has_first, "LAST": has_last})
+
+
+def define_finish(dtype: str, *, beside: bool, scaled: bool) -> str:
+    """What divides and stores the result of a group."""
+    text = _FINISH.replace("DTYPE", dtype).replace("SCALE", _SCALE if scaled else "")
+    return _choose(text, {"BESIDE": beside})
+
+
+_SCALE = ', scale=group["scale"]'
+
+
+def _choose(text: str, kept: Mapping[str, bool]) -> str:
+    """The text without the lines that are marked for what is not there, and without marks."""
+    lines = []
+    for line in text.splitlines():
+        code, _, mark = line.partition("  # ")
+        if mark not in kept:
+            lines.append(line)
+        elif kept[mark]:
+            lines.append(code)
+    return "\n".join(lines)
