@@ -17,11 +17,20 @@ from nki_agent.builtin.turned_attention_text import (
     ADVANCE,
     HIDE,
     LIST_GROUPS,
+    NEXT_BANK,
     define_finish,
     define_lists,
     define_maxima,
     define_weights,
 )
+
+
+TILES_BEHIND = 2
+"""Tiles of keys under way between their exponentials and their values."""
+
+
+PRODUCT_BANKS = 5
+"""PSUM banks that scores go round; results take two, and what is turned one."""
 
 
 class TurnedAttentionPrinter(AttentionPrinter):
@@ -38,12 +47,13 @@ class TurnedAttentionPrinter(AttentionPrinter):
         texts = [HIDE.replace("FAR_BELOW", str(FAR_BELOW))] * self._is_masked
         texts += [
             LIST_GROUPS,
+            NEXT_BANK,
             *define_lists(has_first=has_first, has_last=has_last),
             define_maxima(self.dtype, has_first=has_first, has_last=has_last, beside=self.has_beside),
             define_weights(self.value_dtype, has_first=has_first, has_last=has_last, scaled=scale),
             ADD_VALUES,
             define_finish(f"nl.{plan.out_dtype.value}", beside=self.has_beside, scaled=scale),
-            ADVANCE,
+            ADVANCE.replace("TILES_BEHIND", str(TILES_BEHIND)),
         ]
         for text in texts:
             for function in text.strip().split("\n\n\n"):
@@ -63,12 +73,15 @@ class TurnedAttentionPrinter(AttentionPrinter):
                 add(f"{name} = {signed(self.scope, key)}")
         if self._is_masked:
             self._make_identity()
+        add("banks = []")
+        with self.source.block(f"for _ in range({PRODUCT_BANKS}):"):
+            add("banks.append(nl.ndarray((PARTITIONS, BANK), dtype=nl.float32, buffer=nl.psum))")
         self.source.note("While one group is weighed, the maxima of the next but one are taken.")
-        add("groups, weighed = [], []")
+        add("groups, waiting, weighed = [], [], []")
 
     def _blocks(self) -> None:
         add, plan = self.source.add, self.plan
-        with self.source.block("for r0, count in list_groups(num_queries):"):
+        with self.source.block("for r0, count in list_groups(num_queries, value_depth + 1):"):
             out = self.out.text(
                 layout_of(plan.out),
                 self.loops.windows(
@@ -84,6 +97,7 @@ class TurnedAttentionPrinter(AttentionPrinter):
                 "depth": "depth",
                 "offset_row": "offset_row",
                 "out": out,
+                "banks": "banks",
             }
             if plan.first_key is not None:
                 entries["first_key"] = "first_key"
@@ -99,11 +113,11 @@ class TurnedAttentionPrinter(AttentionPrinter):
                 for name, value in entries.items():
                     add(f'"{name}": {value},')
             add("}")
-            add("advance(groups, weighed, group)")
+            add("advance(groups, waiting, weighed, group)")
 
     def _finish_all(self) -> None:
-        with self.source.block("while groups or weighed:"):
-            self.source.add("advance(groups, weighed, {})")
+        with self.source.block("while groups or waiting or weighed:"):
+            self.source.add("advance(groups, waiting, weighed, {})")
 
     def _fill_beside(self, name: str, value: float) -> None:
         self.source.add(

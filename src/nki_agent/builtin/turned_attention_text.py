@@ -47,15 +47,25 @@ def hide_below(product, masks, lead):
     if end > 0:
         hide(product[:, :end], masks, lead, "above")
 '''
-LIST_GROUPS = '''def list_groups(num_queries):
-    """Starts and sizes of groups of queries: whole blocks, and then what is left."""
+LIST_GROUPS = '''def list_groups(num_queries, cols):
+    """Starts and sizes of groups of queries whose results, of so many columns, share a bank.
+
+    Whole blocks first, and then what is left.
+    """
+    most = max(1, min(BANK // cols, BANK // PARTITIONS)) * PARTITIONS
     whole = num_queries // PARTITIONS * PARTITIONS
     groups = []
-    for r0 in range(0, whole, BANK):
-        groups.append((r0, min(BANK, whole - r0)))
+    for r0 in range(0, whole, most):
+        groups.append((r0, min(most, whole - r0)))
     if whole < num_queries:
         groups.append((whole, num_queries - whole))
     return groups
+'''
+NEXT_BANK = '''def next_bank(group):
+    """The bank of PSUM that has been in use for longest."""
+    bank = group["banks"].pop(0)
+    group["banks"].append(bank)
+    return bank
 '''
 _SEEN = '''def seen_keys(group, start, count):
     """The keys that some of these queries see."""
@@ -83,13 +93,14 @@ def list_tiles(group):
 _MAXIMA = '''def take_maxima(group, b, n, n0, cols):
     """The largest score of each query of a block against a bank of keys."""
     rows, r0 = group["rows"], b * PARTITIONS
-    product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)
+    product = next_bank(group)[:rows, :cols]
     for k in range((group["depth"] + PARTITIONS - 1) // PARTITIONS):
         size = min(PARTITIONS, group["depth"] - k * PARTITIONS)
         nisa.nc_matmul(
             dst=product,
             stationary=group["q"][:size, k, r0 : r0 + rows],
             moving=group["k"][:size, k, n0 : n0 + cols],
+            accumulate=k > 0,
         )
     hide_above(product, group["masks"], n0 - group["start"] - r0 - group["last_key"])  # LAST
     hide_below(product, group["masks"], n0 - group["start"] - r0 - group["first_key"])  # FIRST
@@ -135,7 +146,7 @@ _WEIGHTS = '''def weigh_keys(group, k0):
     c0 = max(c0, ahead - group["last_key"]) // PARTITIONS * PARTITIONS  # LAST
     behind = ahead + size - group["first_key"]  # FIRST
     end = min(end, (behind + PARTITIONS - 1) // PARTITIONS * PARTITIONS)  # FIRST
-    product = nl.ndarray((size, end - c0), dtype=nl.float32, buffer=nl.psum)
+    product = next_bank(group)[:size, : end - c0]
     depth = group["offset_row"] + 1
     for k in range((depth + PARTITIONS - 1) // PARTITIONS):
         part = min(PARTITIONS, depth - k * PARTITIONS)
@@ -143,6 +154,7 @@ _WEIGHTS = '''def weigh_keys(group, k0):
             dst=product,
             stationary=group["k"][:part, k, k0 : k0 + size],
             moving=group["q"][:part, k, c0:end],
+            accumulate=k > 0,
         )
     hide_below(product, group["masks"], c0 - ahead + group["last_key"])  # LAST
     hide_above(product, group["masks"], c0 - ahead + group["first_key"])  # FIRST
@@ -150,45 +162,37 @@ _WEIGHTS = '''def weigh_keys(group, k0):
     nisa.activation(dst=weights, op=nl.exp, data=productSCALE)
     return k0, c0, weights
 '''
-ADD_VALUES = '''def add_values(group, k0, c0, weights):
+ADD_VALUES = '''def add_values(weighed, group, k0, c0, weights):
     """Adds the values of a tile of keys to the result of each block, and the weights to its sum."""
-    rows, each = group["rows"], group["results"][0].shape[1]
-    size = weights.shape[0]
+    rows, size = group["rows"], weights.shape[0]
     for c in range(0, weights.shape[1], PARTITIONS):
-        b = (c0 + c) // PARTITIONS
         nisa.nc_matmul(
-            dst=group["results"][b // each][:, b % each, :],
+            dst=group["result"][:, (c0 + c) // PARTITIONS, :],
             stationary=weights[:, c : c + rows],
             moving=group["v"][:size, k0 // PARTITIONS, :],
         )
+    group["tiles_left"] -= 1
+    if not group["tiles_left"]:
+        weighed.append(group)
 '''
 _FINISH = '''def finish(group):
     """Divides by the sums of the weights, which are the last column, and stores."""
-    rows, blocks = group["rows"], group["q"].shape[2] // group["rows"]
-    each, value_depth = group["results"][0].shape[1], group["results"][0].shape[2] - 1
+    rows, blocks, cols = group["result"].shape
+    values, sums = group["result"][:, :, : cols - 1], group["result"][:, :, cols - 1]
     share = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
     nisa.activation(  # BESIDE
         dst=share, op=nl.exp, data=group["offsets"][:rows], bias=group["beside"][:rows]SCALE  # BESIDE
     )  # BESIDE
+    total = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
+    nisa.tensor_tensor(dst=total, data1=sums, data2=share, op=nl.add)  # BESIDE
+    sums = total  # BESIDE
     inverse = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)
-    out_tile = nl.ndarray((rows, blocks, value_depth), dtype=DTYPE, buffer=nl.sbuf)
-    for b0 in range(0, blocks, each):
-        result = group["results"][b0 // each]
-        count = result.shape[1]
-        sums = result[:, :, value_depth]
-        total = nl.ndarray((rows, count), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
-        nisa.tensor_tensor(  # BESIDE
-            dst=total, data1=sums, data2=share[:, b0 : b0 + count], op=nl.add  # BESIDE
-        )  # BESIDE
-        sums = total  # BESIDE
-        nisa.reciprocal(dst=inverse[:, b0 : b0 + count], data=sums)
-        for b in range(count):
-            nisa.activation(
-                dst=out_tile[:, b0 + b, :],
-                op=nl.copy,
-                data=result[:, b, :value_depth],
-                scale=inverse[:, b0 + b : b0 + b + 1],
-            )
+    nisa.reciprocal(dst=inverse, data=sums)
+    out_tile = nl.ndarray((rows, blocks, cols - 1), dtype=DTYPE, buffer=nl.sbuf)
+    for b in range(blocks):
+        nisa.activation(
+            dst=out_tile[:, b, :], op=nl.copy, data=values[:, b, :], scale=inverse[:, b : b + 1]
+        )
     out_part = group["out"].reshape_dim(0, (blocks, rows)).permute((1, 0, 2))
     nisa.dma_copy(dst=out_part, src=out_tile)
 '''
@@ -203,46 +207,39 @@ ADVANCE = '''def start_maxima(group):
     group["is_placed"] = False
 
 
-def start_results(group):
-    """Room for the results of each block and its sum; as many as fit share a bank."""
-    rows, cols = group["rows"], group["v"].shape[2]
-    blocks, each = group["q"].shape[2] // rows, BANK // cols
-    group["results"] = []
-    for b0 in range(0, blocks, each):
-        count = min(each, blocks - b0)
-        group["results"].append(
-            nl.ndarray((rows, count, cols), dtype=nl.float32, buffer=nl.psum)
-        )
+def start_result(group, num_tiles):
+    """Room for the result of each block and its sum."""
+    if not group["is_placed"]:
+        place_offsets(group)
+    rows, count = group["rows"], group["q"].shape[2]
+    group["tiles_left"] = num_tiles
+    group["result"] = nl.ndarray(
+        (rows, count // rows, group["v"].shape[2]), dtype=nl.float32, buffer=nl.psum
+    )
 
 
-def advance(groups, weighed, new):
+def advance(groups, waiting, weighed, new):
     """Takes the maxima of a new group, and between them weighs the oldest one that waits."""
     old = groups.pop(0) if len(groups) > 1 or (groups and not new) else {}
     tiles = list_tiles(old) if old else []
     banks = list_banks(new) if new else []
     if old:
-        start_results(old)
-        if not old["is_placed"]:
-            place_offsets(old)
+        start_result(old, len(tiles))
     if new:
         start_maxima(new)
-    waiting = []
     steps = max(len(tiles), len(banks), 1)
     for s in range(steps):
+        while weighed:
+            finish(weighed.pop(0))
         for bank in banks[len(banks) * s // steps : len(banks) * (s + 1) // steps]:
             take_maxima(new, *bank)
         for k0 in tiles[len(tiles) * s // steps : len(tiles) * (s + 1) // steps]:
-            waiting.append(weigh_keys(old, k0))
-        if s == 0 and weighed:
-            finish(weighed.pop(0))
-        if s == 0 and groups:
+            waiting.append((old, *weigh_keys(old, k0)))
+        if groups and s == min(TILES_BEHIND, steps - 1):
             place_offsets(groups[-1])
-        while len(waiting) > 1:
-            add_values(old, *waiting.pop(0))
-    for tile in waiting:
-        add_values(old, *tile)
-    if old:
-        weighed.append(old)
+        # Values wait for the exponentials of tiles, and those for no values.
+        while len(waiting) > TILES_BEHIND or (waiting and not old):
+            add_values(weighed, *waiting.pop(0))
     if new:
         negate_maxima(new)
         groups.append(new)
