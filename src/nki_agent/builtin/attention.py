@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from nki_agent.builtin.align import Walk, group_size, merge_axes
+from nki_agent.builtin.caps import find_cap
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
@@ -78,12 +79,13 @@ class AttentionPlanner(MatmulPlanner):
         """Plan the stage."""
         q_id, k_id = self.node.inputs
         v_id = self.out.inputs[1]
-        beside = self.graph[self.parts.softmax].inputs[1:]
+        beside = self.parts_beside
         space = self._space(q_id, k_id, v_id, *beside)
         levels, product, scores = self._between(space)
         tile = self._load_beside(space, levels, *beside)
         first, last = _bounds(levels[-1])
         is_turned = self._is_turned(levels, product, scores, (first, last))
+        cap = find_cap(levels[-1], product, scores) if is_turned else None
         keys = 0 if is_turned else self._seen_keys(first, last)
         scale = self._kept_in_psum(levels, product, scores, keys)
         graphs = self.captured.graphs
@@ -111,7 +113,13 @@ class AttentionPlanner(MatmulPlanner):
             beside=tile,
             scale=scale,
             is_turned=is_turned,
+            cap=cap,
         )
+
+    @property
+    def parts_beside(self) -> tuple[int, ...]:
+        """Scores beside those of the keys."""
+        return self.graph[self.parts.softmax].inputs[1:]
 
     def _load_beside(
         self, space: Matrices, levels: list[list[Step]], node_id: int | None = None
@@ -156,6 +164,9 @@ class AttentionPlanner(MatmulPlanner):
         values = max(g[self.parts.out].shape[-1] for g in self.captured.graphs)
         if keys > self._bank * BANKS_OF_SCORES or values >= self._bank:
             return None
+        cap = find_cap(levels[-1], product, scores)
+        if cap is not None:
+            return cap.factor
         scale = self._factor(levels[-1], product, scores)
         if scale is not None:
             levels[-1] = levels[-1][1:]
@@ -183,9 +194,23 @@ class AttentionPlanner(MatmulPlanner):
             and queries >= self.chip.partitions
             and values < self._bank
             and not early
-            and self._factor(levels[-1], product, scores) is not None
-            and len(levels[-1]) - 1 == sum(bound is not None for bound in bounds)
+            and self._is_all_known(levels[-1], product, scores, bounds)
         )
+
+    def _is_all_known(
+        self,
+        steps: list[Step],
+        product: Tile,
+        scores: Tile,
+        bounds: tuple[Size | None, Size | None],
+    ) -> bool:
+        """Whether a factor or a cap and the first and last keys are all that there is."""
+        selects = sum(isinstance(step, AffineSelect) for step in steps)
+        if selects != sum(bound is not None for bound in bounds):
+            return False
+        if find_cap(steps, product, scores) is not None:
+            return self.parts_beside == ()
+        return self._factor(steps, product, scores) is not None
 
     def _factor(self, steps: list[Step], product: Tile, scores: Tile) -> Number | None:
         """What the first step multiplies scores by, if all others only hide some."""

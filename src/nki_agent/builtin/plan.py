@@ -7,6 +7,7 @@ shape set that the task is tried at. No text is made here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
@@ -221,6 +222,19 @@ class FoldPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """Scores are `most` times tanh of the product times all factors."""
+
+    factors: tuple[Number, ...]
+    most: Number
+
+    @property
+    def factor(self) -> Number:
+        """All factors in one."""
+        return tuple(prod(numbers) for numbers in zip(*self.factors, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPlan:
     """softmax(f(q k^T)) v, one block of query rows at a time; `levels` are the steps of f.
 
@@ -258,6 +272,8 @@ class AttentionPlan:
     """What scores are multiplied by that stay in PSUM; None where they pass through SBUF."""
     is_turned: bool = False
     """Whether scores are made with the keys on the partitions, as weights are needed."""
+    cap: Cap | None = None
+    """What keeps turned scores so small that no maximum is taken off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

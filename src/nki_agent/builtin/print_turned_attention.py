@@ -15,12 +15,15 @@ from nki_agent.builtin.regions import Window
 from nki_agent.builtin.turned_attention_text import (
     ADD_VALUES,
     ADVANCE,
+    ADVANCE_CAPPED,
     HIDE,
+    HIDE_WEIGHTS,
     LIST_GROUPS,
     NEXT_BANK,
     define_finish,
     define_lists,
     define_maxima,
+    define_start,
     define_weights,
 )
 
@@ -43,17 +46,22 @@ class TurnedAttentionPrinter(AttentionPrinter):
     def _define(self) -> None:
         """The functions of a group of queries."""
         plan, scale = self.plan, bool(self._scale)
-        has_first, has_last = plan.first_key is not None, plan.last_key is not None
-        texts = [HIDE.replace("FAR_BELOW", str(FAR_BELOW))] * self._is_masked
-        texts += [
+        bounds = {"has_first": plan.first_key is not None, "has_last": plan.last_key is not None}
+        capped, beside = plan.cap is not None, self.has_beside
+        out_dtype = f"nl.{plan.out_dtype.value}"
+        hide = HIDE_WEIGHTS if capped else HIDE.replace("FAR_BELOW", str(FAR_BELOW))
+        advance = ADVANCE_CAPPED if capped else ADVANCE
+        texts = [
+            *[hide] * self._is_masked,
             LIST_GROUPS,
             NEXT_BANK,
-            *define_lists(has_first=has_first, has_last=has_last),
-            define_maxima(self.dtype, has_first=has_first, has_last=has_last, beside=self.has_beside),
-            define_weights(self.value_dtype, has_first=has_first, has_last=has_last, scaled=scale),
+            *define_lists(**bounds, capped=capped),
+            *[define_maxima(self.dtype, **bounds, beside=beside)] * (not capped),
+            define_weights(self.value_dtype, **bounds, scaled=scale, capped=capped),
             ADD_VALUES,
-            define_finish(f"nl.{plan.out_dtype.value}", beside=self.has_beside, scaled=scale),
-            ADVANCE.replace("TILES_BEHIND", str(TILES_BEHIND)),
+            define_finish(out_dtype, beside=beside, scaled=scale, capped=capped),
+            define_start(capped=capped),
+            advance.replace("TILES_BEHIND", str(TILES_BEHIND)),
         ]
         for text in texts:
             for function in text.strip().split("\n\n\n"):
@@ -61,23 +69,42 @@ class TurnedAttentionPrinter(AttentionPrinter):
                 self.helpers.add()
                 self.helpers.lines.extend(function.splitlines())
 
+    def _name_factor(self) -> None:
+        cap = self.plan.cap
+        if cap is None:
+            super()._name_factor()
+        elif self._scale:
+            self.source.add(f"scale = {' * '.join(map(self.scope.number, cap.factors))}")
+
     def _prepare(self) -> None:
         """What all groups share."""
         add, plan = self.source.add, self.plan
-        add("# Beside the depth, at a partition where engines may write.")
-        add("offset_row = (depth + 31) // 32 * 32")
-        add("depth_tiles = offset_row // PARTITIONS + 1")
+        if plan.cap is None:
+            add("# Beside the depth, at a partition where engines may write.")
+            add("offset_row = (depth + 31) // 32 * 32")
+            add("depth_tiles = offset_row // PARTITIONS + 1")
+        else:
+            add("depth_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
+            add(f"cap = {self.scope.number(plan.cap.most)}")
         for name, key in (("first_key", plan.first_key), ("last_key", plan.last_key)):
             if key is not None:
                 self.source.note(f"The {name.split('_')[0]} key that a query sees, minus the query.")
                 add(f"{name} = {signed(self.scope, key)}")
-        if self._is_masked:
+        if self._is_masked and plan.cap is None:
             self._make_identity()
         add("banks = []")
         with self.source.block(f"for _ in range({PRODUCT_BANKS}):"):
             add("banks.append(nl.ndarray((PARTITIONS, BANK), dtype=nl.float32, buffer=nl.psum))")
-        self.source.note("While one group is weighed, the maxima of the next but one are taken.")
-        add("groups, waiting, weighed = [], [], []")
+        if plan.cap is None:
+            self.source.note(
+                "While one group is weighed, the maxima of the next but one are taken."
+            )
+        add(f"{self._lists} = [], [], []")
+
+    @property
+    def _lists(self) -> str:
+        """What is under way."""
+        return f"{'groups' if self.plan.cap is None else 'capped'}, waiting, weighed"
 
     def _blocks(self) -> None:
         add, plan = self.source.add, self.plan
@@ -103,7 +130,10 @@ class TurnedAttentionPrinter(AttentionPrinter):
                 entries["first_key"] = "first_key"
             if plan.last_key is not None:
                 entries["last_key"] = "last_key"
-            if self._is_masked:
+            if plan.cap is not None:
+                entries["cap"] = "cap"
+                del entries["offset_row"]
+            elif self._is_masked:
                 entries["masks"] = "masks"
             if self._scale:
                 entries["scale"] = "scale"
@@ -113,13 +143,15 @@ class TurnedAttentionPrinter(AttentionPrinter):
                 for name, value in entries.items():
                     add(f'"{name}": {value},')
             add("}")
-            add("advance(groups, waiting, weighed, group)")
+            add(f"advance({self._lists}, group)")
 
     def _finish_all(self) -> None:
-        with self.source.block("while groups or waiting or weighed:"):
-            self.source.add("advance(groups, waiting, weighed, {})")
+        with self.source.block(f"while {self._lists.replace(', ', ' or ')}:"):
+            self.source.add(f"advance({self._lists}, {{}})")
 
     def _fill_beside(self, name: str, value: float) -> None:
+        if self.plan.cap is not None:
+            return
         self.source.add(
             f"nisa.memset(dst={name}[:, depth_tiles - 1, :], value={value},"
             " engine=nisa.engine.gpsimd)"

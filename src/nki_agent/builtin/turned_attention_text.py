@@ -8,6 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_HIDE_SIDES = '''
+
+def hide_above(product, masks, lead):
+    """Hides scores with lead + col > row."""
+    start = max(0, -lead)
+    if lead + product.shape[1] > 1:
+        hide(product[:, start:], masks, lead + start, "below")
+
+
+def hide_below(product, masks, lead):
+    """Hides scores with lead + col < row."""
+    end = min(product.shape[1], product.shape[0] - 1 - lead)
+    if end > 0:
+        hide(product[:, :end], masks, lead, "above")
+'''
 HIDE = '''def hide(product, masks, lead, visible):
     """Puts scores far below all others where `lead + col - row` is not so; masks are made once."""
     rows, cols = product.shape
@@ -33,20 +48,19 @@ HIDE = '''def hide(product, masks, lead, visible):
         accumulate=True,
     )
 
-
-def hide_above(product, masks, lead):
-    """Hides scores with lead + col > row."""
-    start = max(0, -lead)
-    if lead + product.shape[1] > 1:
-        hide(product[:, start:], masks, lead + start, "below")
-
-
-def hide_below(product, masks, lead):
-    """Hides scores with lead + col < row."""
-    end = min(product.shape[1], product.shape[0] - 1 - lead)
-    if end > 0:
-        hide(product[:, :end], masks, lead, "above")
-'''
+''' + _HIDE_SIDES
+HIDE_WEIGHTS = '''def hide(weights, lead, visible):
+    """Takes the weights of keys away where `lead + col - row` is not as visible."""
+    nisa.affine_select(
+        dst=weights,
+        pattern=[[1, weights.shape[1]]],
+        channel_multiplier=-1,
+        on_true_tile=weights,
+        on_false_value=0.0,
+        cmp_op=nl.less_equal if visible == "below" else nl.greater_equal,
+        offset=lead,
+    )
+''' + _HIDE_SIDES.replace("product, masks", "weights").replace("product", "weights").replace("scores", "weights").replace(" masks,", "")
 LIST_GROUPS = '''def list_groups(num_queries, cols):
     """Starts and sizes of groups of queries whose results, of so many columns, share a bank.
 
@@ -156,11 +170,25 @@ _WEIGHTS = '''def weigh_keys(group, k0):
             moving=group["q"][:part, k, c0:end],
             accumulate=k > 0,
         )
-    hide_below(product, group["masks"], c0 - ahead + group["last_key"])  # LAST
-    hide_above(product, group["masks"], c0 - ahead + group["first_key"])  # FIRST
-    weights = nl.ndarray((size, end - c0), dtype=DTYPE, buffer=nl.sbuf)
-    nisa.activation(dst=weights, op=nl.exp, data=productSCALE)
-    return k0, c0, weights
+    hide_below(product, group["masks"], c0 - ahead + group["last_key"])  # MASK_LAST
+    hide_above(product, group["masks"], c0 - ahead + group["first_key"])  # MASK_FIRST
+    weights = nl.ndarray((size, end - c0), dtype=DTYPE, buffer=nl.sbuf)  # LARGEST
+    nisa.activation(dst=weights, op=nl.exp, data=productSCALE)  # LARGEST
+    return k0, c0, weights  # LARGEST
+    capped = nl.ndarray((size, end - c0), dtype=nl.float32, buffer=nl.sbuf)  # CAP
+    nisa.activation(dst=capped, op=nl.tanh, data=productSCALE)  # CAP
+    return k0, c0, capped  # CAP
+'''
+_CAPPED_WEIGHTS = '''
+
+def take_exponentials(group, k0, c0, capped):
+    """What keys weigh that have capped scores; hidden ones weigh nothing."""
+    weights = nl.ndarray(capped.shape, dtype=DTYPE, buffer=nl.sbuf)
+    nisa.activation(dst=weights, op=nl.exp, data=capped, scale=group["cap"])
+    ahead = k0 - group["start"]
+    hide_below(weights, c0 - ahead + group["last_key"])  # LAST
+    hide_above(weights, c0 - ahead + group["first_key"])  # FIRST
+    return group, k0, c0, weights
 '''
 ADD_VALUES = '''def add_values(weighed, group, k0, c0, weights):
     """Adds the values of a tile of keys to the result of each block, and the weights to its sum."""
@@ -190,11 +218,27 @@ _FINISH = '''def finish(group):
     nisa.reciprocal(dst=inverse, data=sums)
     out_tile = nl.ndarray((rows, blocks, cols - 1), dtype=DTYPE, buffer=nl.sbuf)
     for b in range(blocks):
-        nisa.activation(
-            dst=out_tile[:, b, :], op=nl.copy, data=values[:, b, :], scale=inverse[:, b : b + 1]
-        )
+        nisa.activation(  # LARGEST
+            dst=out_tile[:, b, :], op=nl.copy, data=values[:, b, :], scale=inverse[:, b : b + 1]  # LARGEST
+        )  # LARGEST
+        nisa.tensor_scalar(  # CAP
+            dst=out_tile[:, b, :],  # CAP
+            data=values[:, b, :],  # CAP
+            op0=nl.multiply,  # CAP
+            operand0=inverse[:, b : b + 1],  # CAP
+        )  # CAP
     out_part = group["out"].reshape_dim(0, (blocks, rows)).permute((1, 0, 2))
     nisa.dma_copy(dst=out_part, src=out_tile)
+'''
+_START_RESULT = '''def start_result(group, num_tiles):
+    """Room for the result of each block and its sum."""
+    if not group["is_placed"]:  # LARGEST
+        place_offsets(group)  # LARGEST
+    rows, count = group["rows"], group["q"].shape[2]
+    group["tiles_left"] = num_tiles
+    group["result"] = nl.ndarray(
+        (rows, count // rows, group["v"].shape[2]), dtype=nl.float32, buffer=nl.psum
+    )
 '''
 ADVANCE = '''def start_maxima(group):
     """Room for the maxima of each block; those of banks that it does not see stay far below."""
@@ -205,17 +249,6 @@ ADVANCE = '''def start_maxima(group):
     )
     nisa.memset(dst=group["maxima"], value=-1e30, engine=nisa.engine.gpsimd)
     group["is_placed"] = False
-
-
-def start_result(group, num_tiles):
-    """Room for the result of each block and its sum."""
-    if not group["is_placed"]:
-        place_offsets(group)
-    rows, count = group["rows"], group["q"].shape[2]
-    group["tiles_left"] = num_tiles
-    group["result"] = nl.ndarray(
-        (rows, count // rows, group["v"].shape[2]), dtype=nl.float32, buffer=nl.psum
-    )
 
 
 def advance(groups, waiting, weighed, new):
@@ -244,15 +277,36 @@ def advance(groups, waiting, weighed, new):
         negate_maxima(new)
         groups.append(new)
 '''
+ADVANCE_CAPPED = '''def advance(capped, waiting, weighed, group):
+    """Weighs a group: each step of a tile comes while the tiles behind it take the one before."""
+    tiles = list_tiles(group) if group else [0]
+    if group:
+        start_result(group, len(tiles))
+    for k0 in tiles:
+        while weighed:
+            finish(weighed.pop(0))
+        if group:
+            capped.append((group, *cap_keys(group, k0)))
+        if len(capped) > 1 or (capped and not group):
+            waiting.append(take_exponentials(*capped.pop(0)))
+        if len(waiting) > TILES_BEHIND or (waiting and not group):
+            add_values(weighed, *waiting.pop(0))
+'''
 
 
-def define_lists(*, has_first: bool, has_last: bool) -> list[str]:
+def define_start(*, capped: bool) -> str:
+    """What makes room for a result."""
+    return _choose(_START_RESULT, {"LARGEST": not capped})
+
+
+def define_lists(*, has_first: bool, has_last: bool, capped: bool) -> list[str]:
     """What lists the parts of the scores of a group."""
+    lists = _LISTS[_LISTS.index("def list_tiles") :] if capped else _LISTS
     if not (has_first or has_last):
-        rows = _LISTS.replace("SEEN(b * PARTITIONS, group[\"rows\"])", '0, group["k"].shape[2]')
+        rows = lists.replace("SEEN(b * PARTITIONS, group[\"rows\"])", '0, group["k"].shape[2]')
         return [rows.replace("SEEN(0, group[\"q\"].shape[2])", '0, group["k"].shape[2]')]
     chosen = _choose(_SEEN, {"FIRST": has_first, "LAST": has_last})
-    return [chosen, _LISTS.replace("SEEN(", "seen_keys(group, ")]
+    return [chosen, lists.replace("SEEN(", "seen_keys(group, ")]
 
 
 def define_maxima(dtype: str, *, has_first: bool, has_last: bool, beside: bool) -> str:
@@ -261,18 +315,27 @@ def define_maxima(dtype: str, *, has_first: bool, has_last: bool, beside: bool) 
     return _choose(text, {"FIRST": has_first, "LAST": has_last, "BESIDE": beside})
 
 
-def define_weights(dtype: str, *, has_first: bool, has_last: bool, scaled: bool) -> str:
+def define_weights(
+    dtype: str, *, has_first: bool, has_last: bool, scaled: bool, capped: bool
+) -> str:
     """What makes the weights of a tile of keys."""
-    text = _WEIGHTS.replace("DTYPE", dtype).replace("SCALE", _SCALE if scaled else "")
+    text = _WEIGHTS + (_CAPPED_WEIGHTS if capped else "")
+    text = text.replace("DTYPE", dtype).replace("SCALE", _SCALE if scaled else "")
     if not (has_first or has_last):
         text = text.replace('    ahead = k0 - group["start"]\n', "")
-    return _choose(text, {"FIRST": has_first, "LAST": has_last})
+    if capped:
+        text = text.replace('group["offset_row"] + 1', 'group["depth"]')
+        text = text.replace("def weigh_keys", "def cap_keys")
+        text = text.replace("Exponentials of the scores", "Capped scores")
+    kept = {"FIRST": has_first, "LAST": has_last, "CAP": capped, "LARGEST": not capped}
+    kept |= {"MASK_FIRST": has_first and not capped, "MASK_LAST": has_last and not capped}
+    return _choose(text, kept)
 
 
-def define_finish(dtype: str, *, beside: bool, scaled: bool) -> str:
+def define_finish(dtype: str, *, beside: bool, scaled: bool, capped: bool) -> str:
     """What divides and stores the result of a group."""
     text = _FINISH.replace("DTYPE", dtype).replace("SCALE", _SCALE if scaled else "")
-    return _choose(text, {"BESIDE": beside})
+    return _choose(text, {"BESIDE": beside, "CAP": capped, "LARGEST": not capped})
 
 
 _SCALE = ', scale=group["scale"]'
