@@ -113,6 +113,7 @@ class AttentionPlanner(MatmulPlanner):
             beside=tile,
             scale=scale,
             is_turned=is_turned,
+            has_runs=self._has_runs((first, last)),
             cap=cap,
         )
 
@@ -196,6 +197,15 @@ class AttentionPlanner(MatmulPlanner):
             and not early
             and self._is_all_known(levels[-1], product, scores, bounds)
         )
+
+    def _has_runs(self, bounds: tuple[Size | None, Size | None]) -> bool:
+        """Whether values may lie in another order than their keys, to be loaded in longer runs.
+
+        Weights are then turned in steps over the keys, which is free where queries are few.
+        """
+        graphs = self.captured.graphs
+        queries = max(g[self.parts.scores].shape[-2] for g in graphs)
+        return bounds == (None, None) and queries <= self.chip.min_instruction_cycles
 
     def _is_all_known(
         self,

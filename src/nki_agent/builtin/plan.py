@@ -272,6 +272,8 @@ class AttentionPlan:
     """What scores are multiplied by that stay in PSUM; None where they pass through SBUF."""
     is_turned: bool = False
     """Whether scores are made with the keys on the partitions, as weights are needed."""
+    has_runs: bool = False
+    """Whether each partition takes values of keys that follow each other: longer runs."""
     cap: Cap | None = None
     """What keeps turned scores so small that no maximum is taken off."""
 

@@ -314,7 +314,7 @@ class AttentionPrinter(AttentionParts):
         text = self.v.text(
             layout_of(self.plan.v), self.loops.windows(whole, Window(count="value_depth"))
         )
-        self.source.add(f"load_blocks({part}, {text})")
+        self.source.add(f"load_{'runs' if self.plan.has_runs else 'blocks'}({part}, {text})")
         if self.plan.scale is not None:
             self.source.note("A column of ones adds up the weights.")
             self.source.add(

@@ -121,6 +121,23 @@ TURN = '''def turn(dst, tile):
         nisa.tensor_copy(dst=dst[:size, whole : whole + 1, :], src=turned)
 '''
 
+def steps_version(helper: str) -> str:
+    """A helper that turns columns in steps, as `load_runs` puts the rows that they meet."""
+    changes = {
+        "def turn(": "def turn_steps(",
+        "Writes the transpose of tile [M, K] into dst [128, block of K, M].": (
+            "As turn, where each partition takes columns that follow each other."
+        ),
+        "            start = (k0 + k) * PARTITIONS\n": (
+            "            cols = tile[:, k0 + k : whole * PARTITIONS : whole]\n"
+        ),
+        "data=tile[:, start : start + PARTITIONS]": "data=cols",
+    }
+    for old, new in changes.items():
+        helper = helper.replace(old, new)
+    return helper
+
+
 LEAVE_SPLIT = '''def leave_split(dst, src):
     """Writes src as a sum of two bfloat16 numbers: rounded, and what the rounding left."""
     nisa.activation(dst=dst[:, 0], op=nl.copy, data=src)
@@ -217,6 +234,8 @@ class _Needs:
     blocks: bool = False
     short: bool = False
     runs: bool = False
+    steps: bool = False
+    """Weights that are turned as values in runs need them."""
     by_dma: bool = False
     """Rows of 16 bits that DMA turns."""
     bands: bool = False
@@ -224,7 +243,8 @@ class _Needs:
 
     def turning(self) -> list[str]:
         """Those that turn."""
-        return [LOAD_SHORT] * self.short + [TURN, LOAD_TRANSPOSED] * self.turns
+        short = [LOAD_SHORT] * self.short + [steps_version(TURN)] * self.steps
+        return short + [TURN, LOAD_TRANSPOSED] * self.turns
 
 
 def helpers_of(plan: Plan) -> list[str]:
@@ -247,10 +267,13 @@ def helpers_of(plan: Plan) -> list[str]:
                 plain.turns |= stage.x_each == 1
                 plain.short |= stage.x_each > 1
             case AttentionPlan():
-                plain.blocks = True
-                plain.turns |= not stage.is_turned
-                plain.by_dma |= is_turned_by_dma(stage.dtype)
-                plain.short |= stage.rows_each > 1 and not is_turned_by_dma(stage.dtype)
+                by_dma = is_turned_by_dma(stage.dtype)
+                plain.blocks |= not stage.has_runs
+                plain.runs |= stage.has_runs
+                plain.steps |= stage.has_runs
+                plain.turns |= not (stage.is_turned or (by_dma and stage.has_runs))
+                plain.by_dma |= by_dma
+                plain.short |= stage.rows_each > 1 and not by_dma
             case ChainPlan():
                 plain.turns = plain.blocks = True
                 plain.short |= stage.rows_each > 1
