@@ -16,6 +16,7 @@ from nki_agent.builtin.caps import find_cap
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.masks import take_mask_out
 from nki_agent.builtin.matching import Attention
 from nki_agent.builtin.plan import AttentionPlan, Stored
 from nki_agent.builtin.products import (
@@ -84,6 +85,8 @@ class AttentionPlanner(MatmulPlanner):
         levels, product, scores = self._between(space)
         tile = self._load_beside(space, levels, *beside)
         first, last = _bounds(levels[-1])
+        has_runs = self._has_runs((first, last))
+        mask = take_mask_out(levels, product, scores) if has_runs else None
         is_turned = self._is_turned(levels, product, scores, (first, last))
         cap = find_cap(levels[-1], product, scores) if is_turned else None
         keys = 0 if is_turned else self._seen_keys(first, last)
@@ -113,7 +116,8 @@ class AttentionPlanner(MatmulPlanner):
             beside=tile,
             scale=scale,
             is_turned=is_turned,
-            has_runs=self._has_runs((first, last)),
+            has_runs=has_runs,
+            mask=mask,
             cap=cap,
         )
 

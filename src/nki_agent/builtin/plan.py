@@ -274,6 +274,8 @@ class AttentionPlan:
     """Whether scores are made with the keys on the partitions, as weights are needed."""
     has_runs: bool = False
     """Whether each partition takes values of keys that follow each other: longer runs."""
+    mask: Tile | None = None
+    """What is added to products by the Tensor Engine: far below zero for keys that are hidden."""
     cap: Cap | None = None
     """What keeps turned scores so small that no maximum is taken off."""
 

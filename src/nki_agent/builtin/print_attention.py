@@ -106,7 +106,7 @@ class AttentionPrinter(AttentionParts):
         """What all blocks share."""
         add = self.source.add
         add("depth_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
-        if self._selects():
+        if self._selects() or self.plan.mask is not None:
             self._make_identity()
         self.source.note(
             "Each step runs one block behind the one before it, so that no engine waits."
@@ -174,7 +174,7 @@ class AttentionPrinter(AttentionParts):
             "q_turned[:, :, r0 : r0 + rows]",
             f"k_turned[:, :, {seen}]" if seen else "k_turned",
         ]
-        given += ["masks"] * bool(self._selects())
+        given += ["masks"] * bool(self._selects()) + ["identity"] * (plan.mask is not None)
         given += [self._part(access, rows, seen) for access in self.parts]
         for tile in self._kept():
             given.append(f"{tile.name}[:, {seen}]" if seen and tile.is_wide else tile.name)
@@ -347,6 +347,13 @@ class AttentionPrinter(AttentionParts):
                     "nisa.nc_matmul(dst=product, stationary=q_turned[:size, k, :],"
                     " moving=k_turned[:size, k, n0 : n0 + cols])"
                 )
+            if plan.mask is not None:
+                source.note("The product with the identity adds the mask to what is in PSUM.")
+                hidden = printer.ref(plan.mask, self.last)
+                source.add(
+                    "nisa.nc_matmul(dst=product, stationary=identity[:rows, :rows],"
+                    f" moving={hidden})"
+                )
             if in_psum:
                 self._hide(source)
                 source.add("scores.append(product)")
@@ -357,7 +364,7 @@ class AttentionPrinter(AttentionParts):
                     self._step_in_block(step, printer)
         source.add("return scores")
         self.factors = scope.given
-        given = ["masks"] * bool(self._selects())
+        given = ["masks"] * bool(self._selects()) + ["identity"] * (plan.mask is not None)
         given += [*self.parts.values(), *(t.name for t in self._kept())]
         given += [*self.positions.values(), *self.factors]
         self.helpers.add()
