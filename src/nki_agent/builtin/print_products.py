@@ -243,8 +243,7 @@ class _Needs:
 
     def turning(self) -> list[str]:
         """Those that turn."""
-        short = [LOAD_SHORT] * self.short + [steps_version(TURN)] * self.steps
-        return short + [TURN, LOAD_TRANSPOSED] * self.turns
+        return [LOAD_SHORT] * self.short + [TURN, LOAD_TRANSPOSED] * self.turns
 
 
 def helpers_of(plan: Plan) -> list[str]:
@@ -284,6 +283,8 @@ def helpers_of(plan: Plan) -> list[str]:
         copy = "nisa.tensor_copy(dst="
         turning = [helper.replace(copy, "leave_psum(dst=") for helper in turning]
         turning.insert(0, LEAVE_PSUM[plan.leaving])
+    # What few queries turn is short: one engine copies it.
+    turning += [steps_version(TURN)] * plain.steps
     found = [LOAD_TURNED] * plain.by_dma + [LOAD_BLOCKS] * plain.blocks + [runs_version(LOAD_BLOCKS)] * plain.runs + turning
     found += [SPLIT] * (split.blocks or split.runs or split.bands)
     found += [LOAD_BLOCKS_SPLIT] * split.blocks
