@@ -16,9 +16,9 @@ from nki_agent.builtin.caps import find_cap
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
-from nki_agent.builtin.masks import take_mask_out
+from nki_agent.builtin.masks import take_mask_out, take_slope_out
 from nki_agent.builtin.matching import Attention
-from nki_agent.builtin.plan import AttentionPlan, Stored
+from nki_agent.builtin.plan import AttentionPlan, Mask, Slope, Stored
 from nki_agent.builtin.products import (
     MATRIX_RANK,
     MatmulPlanner,
@@ -84,13 +84,13 @@ class AttentionPlanner(MatmulPlanner):
         space = self._space(q_id, k_id, v_id, *beside)
         levels, product, scores = self._between(space)
         tile = self._load_beside(space, levels, *beside)
+        mask, slope = self._added(levels, product, scores)
         first, last = _bounds(levels[-1])
         has_runs = self._has_runs((first, last))
-        mask = take_mask_out(levels, product, scores) if has_runs else None
-        is_turned = self._is_turned(levels, product, scores, (first, last))
+        is_turned = not (mask or slope) and self._is_turned(levels, product, scores, (first, last))
         cap = find_cap(levels[-1], product, scores) if is_turned else None
         keys = 0 if is_turned else self._seen_keys(first, last)
-        scale = self._kept_in_psum(levels, product, scores, keys)
+        scale = cap.factor if cap else self._kept_in_psum(levels, product, scores, keys)
         graphs = self.captured.graphs
         depth = tuple(g[q_id].shape[-1] for g in graphs)
         return AttentionPlan(
@@ -118,8 +118,20 @@ class AttentionPlanner(MatmulPlanner):
             is_turned=is_turned,
             has_runs=has_runs,
             mask=mask,
+            slope=slope,
             cap=cap,
         )
+
+    def _added(
+        self, levels: list[list[Step]], product: Tile, scores: Tile
+    ) -> tuple[Mask | None, Slope | None]:
+        """What is added to products apart from the steps that follow them."""
+        if self.parts_beside:
+            return None, None
+        mask = take_mask_out(levels, product, scores)
+        is_exact = product_dtype(self.graph, self.node) is DType.FLOAT32
+        slope = take_slope_out(levels, product, scores) if is_exact and mask is None else None
+        return mask, slope
 
     @property
     def parts_beside(self) -> tuple[int, ...]:
@@ -169,9 +181,6 @@ class AttentionPlanner(MatmulPlanner):
         values = max(g[self.parts.out].shape[-1] for g in self.captured.graphs)
         if keys > self._bank * BANKS_OF_SCORES or values >= self._bank:
             return None
-        cap = find_cap(levels[-1], product, scores)
-        if cap is not None:
-            return cap.factor
         scale = self._factor(levels[-1], product, scores)
         if scale is not None:
             levels[-1] = levels[-1][1:]

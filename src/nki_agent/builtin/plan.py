@@ -235,6 +235,25 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """What the Tensor Engine adds to products: far below zero for keys that are hidden."""
+
+    tile: Tile
+    steps: tuple[Step, ...]
+    """What makes it for a block of queries and a bank of keys; none where it is there already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slope:
+    """What scores rise by from key to key: `step` times the number in a tile."""
+
+    tile: Tile
+    step: Size
+    factor: Number
+    """What products are multiplied by before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPlan:
     """softmax(f(q k^T)) v, one block of query rows at a time; `levels` are the steps of f.
 
@@ -274,8 +293,8 @@ class AttentionPlan:
     """Whether scores are made with the keys on the partitions, as weights are needed."""
     has_runs: bool = False
     """Whether each partition takes values of keys that follow each other: longer runs."""
-    mask: Tile | None = None
-    """What is added to products by the Tensor Engine: far below zero for keys that are hidden."""
+    mask: Mask | None = None
+    slope: Slope | None = None
     cap: Cap | None = None
     """What keeps turned scores so small that no maximum is taken off."""
 

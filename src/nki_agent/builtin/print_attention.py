@@ -25,6 +25,7 @@ from nki_agent.builtin.tile_steps import (
     Step,
     Store,
     Tile,
+    step_reads,
 )
 
 STEPS_BEHIND = 4
@@ -104,8 +105,13 @@ class AttentionPrinter(AttentionParts):
 
     def _prepare(self) -> None:
         """What all blocks share."""
-        add = self.source.add
-        add("depth_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
+        add, depth = self.source.add, "depth"
+        if self.plan.slope is not None:
+            self.source.note("A row of positions follows, at a partition where engines may write.")
+            add("slope_row = (depth + 31) // 32 * 32")
+            depth = "slope_row"
+        more = " + 1" if self.plan.slope is not None else ""
+        add(f"depth_tiles = ({depth}{more} + PARTITIONS - 1) // PARTITIONS".replace("+ 1 + PARTITIONS - 1", "+ PARTITIONS"))
         if self._selects() or self.plan.mask is not None:
             self._make_identity()
         self.source.note(
@@ -182,7 +188,8 @@ class AttentionPrinter(AttentionParts):
         given += [self.scope.number(factor) for factor in self.factors.values()]
         windows = self.loops.windows(rows, Window(count="value_depth"))
         out = self.out.text(layout_of(plan.out), windows)
-        call = f"scores = {self.score}({', '.join([*given, 'depth'])})"
+        depth = "depth" if plan.slope is None else "slope_row + 1"
+        call = f"scores = {self.score}({', '.join([*given, depth])})"
         if plan.scale is None:
             add(call)
             self._finish_waiting()
@@ -234,11 +241,15 @@ class AttentionPrinter(AttentionParts):
 
     def _kept(self) -> list[Tile]:
         """Tiles made before the blocks that the scores need."""
+        plan = self.plan
+        inner = [*plan.levels[self.last], *(plan.mask.steps if plan.mask is not None else ())]
+        used = {tile for step in inner for tile in step_reads(step)}
+        used |= {plan.mask.tile} if plan.mask is not None else set()
         found = [
             tile_of(step)
-            for steps in self.plan.levels[: self.last]
+            for steps in plan.levels[: self.last]
             for step in steps
-            if not isinstance(step, Store) and tile_of(step) != self.plan.beside
+            if not isinstance(step, Store) and tile_of(step) in used
         ]
         return list(dict.fromkeys(found))
 
@@ -296,7 +307,27 @@ class AttentionPrinter(AttentionParts):
         self.source.add(self._load_turned("q_turned", text))
 
     def _fill_beside(self, name: str, value: float) -> None:
-        """What lies beside the depth of queries or keys."""
+        """What lies beside the depth of queries or keys: positions, and what they are times."""
+        slope = self.plan.slope
+        if slope is None:
+            return
+        add, is_keys = self.source.add, name == "k_turned"
+        add(
+            f"nisa.memset(dst={name}[:, depth_tiles - 1, :], value={0.0 if is_keys else 1.0},"
+            " engine=nisa.engine.gpsimd)"
+        )
+        at = "slope_row % PARTITIONS"
+        add(f"{name[0]}_row = {name}[{at} : {at} + 1, depth_tiles - 1, :]")
+        if is_keys:
+            step = self.scope.number(tuple(map(float, slope.step)))
+            step = str(slope.step[0]) if len(set(slope.step)) == 1 else step
+            add(f"nisa.iota(dst=k_row, pattern=[[{step}, num_keys]], offset=0)")
+            return
+        add(
+            f"nisa.tensor_scalar(dst=q_row, data=q_row, op0=nl.multiply,"
+            f" operand0={slope.tile.name}[{at} : {at} + 1], op1=nl.multiply,"
+            f" operand1=1.0 / {self.scope.number(slope.factor)})"
+        )
 
     def _keys_and_values(self) -> None:
         whole = Window(count="num_keys")
@@ -338,6 +369,9 @@ class AttentionPrinter(AttentionParts):
             source.add("scores = []")
         else:
             self._tile(source, "scores", "(rows, num_keys)", "nl.float32")
+        for step in plan.mask.steps if plan.mask is not None else ():
+            if isinstance(step, Load):
+                self._step_in_block(step, printer)
         with source.block("for n0 in range(0, num_keys, BANK):"):
             source.add("cols = min(BANK, num_keys - n0)")
             self._tile(source, "product", "(rows, cols)", "nl.float32", memory="psum")
@@ -347,13 +381,7 @@ class AttentionPrinter(AttentionParts):
                     "nisa.nc_matmul(dst=product, stationary=q_turned[:size, k, :],"
                     " moving=k_turned[:size, k, n0 : n0 + cols])"
                 )
-            if plan.mask is not None:
-                source.note("The product with the identity adds the mask to what is in PSUM.")
-                hidden = printer.ref(plan.mask, self.last)
-                source.add(
-                    "nisa.nc_matmul(dst=product, stationary=identity[:rows, :rows],"
-                    f" moving={hidden})"
-                )
+            self._add_mask(source, printer)
             if in_psum:
                 self._hide(source)
                 source.add("scores.append(product)")
@@ -373,6 +401,20 @@ class AttentionPrinter(AttentionParts):
             f"def {self.score}({', '.join(['q_turned', 'k_turned', *given, 'depth'])}):"
         )
         self.helpers.lines.extend(source.lines)
+
+    def _add_mask(self, source: Source, printer: StepPrinter) -> None:
+        """Adds what hides keys by a product with the identity."""
+        mask = self.plan.mask
+        if mask is None:
+            return
+        for step in mask.steps:
+            if not isinstance(step, Load):
+                printer.print(step, self.last)
+        source.note("The product with the identity adds the mask to what is in PSUM.")
+        source.add(
+            "nisa.nc_matmul(dst=product, stationary=identity[:rows, :rows],"
+            f" moving={printer.ref(mask.tile, self.last)})"
+        )
 
     def _hide(self, source: Source) -> None:
         """Adds what puts hidden keys far below all others: a product with the identity."""
