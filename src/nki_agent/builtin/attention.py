@@ -93,11 +93,12 @@ class AttentionPlanner(MatmulPlanner):
         scale = cap.factor if cap else self._kept_in_psum(levels, product, scores, keys)
         graphs = self.captured.graphs
         depth = tuple(g[q_id].shape[-1] for g in graphs)
+        q, k = self._operand(space, q_id), self._operand(space, k_id)
         return AttentionPlan(
             title="attention",
             batch=tuple(group_size(g, space.sizes) for g in space.batch),
-            q=self._operand(space, q_id),
-            k=self._operand(space, k_id),
+            q=q,
+            k=k,
             v=self._operand(space, v_id),
             out=self._result(space),
             dtype=product_dtype(self.graph, self.node),
@@ -116,6 +117,7 @@ class AttentionPlanner(MatmulPlanner):
             beside=tile,
             scale=scale,
             is_turned=is_turned,
+            loads_turned=self._loads_turned(q, k, depth),
             has_runs=has_runs,
             mask=mask,
             slope=slope,
@@ -210,6 +212,13 @@ class AttentionPlanner(MatmulPlanner):
             and not early
             and self._is_all_known(levels[-1], product, scores, bounds)
         )
+
+    def _loads_turned(self, q: Access, k: Access, depth: Size) -> bool:
+        """Whether DMA turns rows: of 2 bytes an element, and fast, as they meet or are long."""
+        rows = zip(q.strides[-2], k.strides[-1], depth, strict=True)
+        is_fast = all(a == b == n for a, b, n in rows) or max(depth) >= self.chip.partitions
+        dtype = product_dtype(self.graph, self.node)
+        return dtype.itemsize == TRANSPOSE_BYTES and is_fast
 
     def _has_runs(self, bounds: tuple[Size | None, Size | None]) -> bool:
         """Whether values may lie in another order than their keys, to be loaded in longer runs.

@@ -291,6 +291,8 @@ class AttentionPlan:
     """What scores are multiplied by that stay in PSUM; None where they pass through SBUF."""
     is_turned: bool = False
     """Whether scores are made with the keys on the partitions, as weights are needed."""
+    loads_turned: bool = False
+    """Whether the DMA engines turn queries and keys while they load them."""
     has_runs: bool = False
     """Whether each partition takes values of keys that follow each other: longer runs."""
     mask: Mask | None = None

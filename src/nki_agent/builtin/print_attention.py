@@ -11,7 +11,7 @@ import contextlib
 
 from nki_agent.builtin.attention_parts import AttentionParts
 from nki_agent.builtin.plan import AttentionPlan
-from nki_agent.builtin.print_products import Loops, call_loader, is_turned_by_dma, swap_axes
+from nki_agent.builtin.print_products import Loops, call_loader, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
@@ -295,7 +295,7 @@ class AttentionPrinter(AttentionParts):
 
     def _load_turned(self, name: str, text: str) -> str:
         """The call that loads queries or keys with their depth on the partitions."""
-        if is_turned_by_dma(self.plan.dtype):
+        if self.plan.loads_turned:
             return f"load_turned({name}, {text})"
         return call_loader(name, text, self.plan.rows_each)
 

@@ -21,8 +21,6 @@ from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Access, Size
-from nki_agent.isa.dtype import DType
-from nki_agent.isa.movement import TRANSPOSE_BYTES
 
 LOAD_BLOCKS = '''def load_blocks(dst, src):
     """Loads src [K, N] into dst [128, block of K, N]: K runs along the partitions."""
@@ -266,7 +264,7 @@ def helpers_of(plan: Plan) -> list[str]:
                 plain.turns |= stage.x_each == 1
                 plain.short |= stage.x_each > 1
             case AttentionPlan():
-                by_dma = is_turned_by_dma(stage.dtype)
+                by_dma = stage.loads_turned
                 plain.blocks |= not stage.has_runs
                 plain.runs |= stage.has_runs
                 plain.steps |= stage.has_runs
@@ -298,11 +296,6 @@ def call_loader(dst: str, src: str, each: int, *, version: str = "") -> str:
     if each == 1:
         return f"load_transposed{version}({dst}, {src})"
     return f"load_short_rows{version}({dst}, {src}, each={each})"
-
-
-def is_turned_by_dma(dtype: DType) -> bool:
-    """Whether the DMA engines turn rows of this dtype while they load them."""
-    return dtype.itemsize == TRANSPOSE_BYTES
 
 
 def is_x_ready(plan: MatmulPlan) -> bool:
