@@ -214,11 +214,15 @@ class AttentionPlanner(MatmulPlanner):
         )
 
     def _loads_turned(self, q: Access, k: Access, depth: Size) -> bool:
-        """Whether DMA turns rows: of 2 bytes an element, and fast, as they meet or are long."""
+        """Whether DMA turns rows: of 2 bytes an element, and fast, as they meet or are long.
+
+        Deep rows would be read in parts, which are short again.
+        """
         rows = zip(q.strides[-2], k.strides[-1], depth, strict=True)
-        is_fast = all(a == b == n for a, b, n in rows) or max(depth) >= self.chip.partitions
+        lanes, deepest = self.chip.partitions, max(depth)
+        is_fast = deepest == lanes or all(a == b == n for a, b, n in rows)
         dtype = product_dtype(self.graph, self.node)
-        return dtype.itemsize == TRANSPOSE_BYTES and is_fast
+        return dtype.itemsize == TRANSPOSE_BYTES and deepest <= lanes and is_fast
 
     def _has_runs(self, bounds: tuple[Size | None, Size | None]) -> bool:
         """Whether values may lie in another order than their keys, to be loaded in longer runs.

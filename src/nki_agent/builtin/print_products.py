@@ -276,13 +276,15 @@ def helpers_of(plan: Plan) -> list[str]:
                 plain.short |= stage.rows_each > 1
             case _:
                 pass
-    turning = plain.turning()
+    turning, steps = plain.turning(), [steps_version(TURN)] * plain.steps
+    if plan.leaving is Leaving.SCALAR:
+        turning, steps = turning + steps, []
     if turning and plan.leaving is not Leaving.VECTOR:
         copy = "nisa.tensor_copy(dst="
         turning = [helper.replace(copy, "leave_psum(dst=") for helper in turning]
         turning.insert(0, LEAVE_PSUM[plan.leaving])
-    # What few queries turn is short: one engine copies it.
-    turning += [steps_version(TURN)] * plain.steps
+    # What few queries turn is short: not worth a share for two engines.
+    turning += steps
     found = [LOAD_TURNED] * plain.by_dma + [LOAD_BLOCKS] * plain.blocks + [runs_version(LOAD_BLOCKS)] * plain.runs + turning
     found += [SPLIT] * (split.blocks or split.runs or split.bands)
     found += [LOAD_BLOCKS_SPLIT] * split.blocks
