@@ -111,13 +111,14 @@ def take_slope_out(levels: list[list[Step]], product: Tile, scores: Tile) -> Slo
     is_factor = scalar.op == "multiply" and isinstance(scalar.operand, tuple)
     if not (hides and is_sum and is_factor) or slope.kind is not Kind.ONE:
         return None
-    if slope.level >= product.level or any(map(any, access.strides[:-2])):
+    *loops, _, steps = access.strides
+    if slope.level >= product.level or any(map(any, loops)) or len(set(steps)) != 1:
         return None
     assert isinstance(scalar.operand, tuple)
     copy = Activate(dst=scores, function="copy", data=product, scale=scalar.operand)
     renamed = [replace(s, dst=scores, data=scores) for s in selects if isinstance(s, AffineSelect)]
     levels[-1] = [copy, *renamed]
-    return Slope(tile=slope, step=access.strides[-1], factor=scalar.operand)
+    return Slope(tile=slope, step=steps[0], factor=scalar.operand)
 
 
 def _by(op: str, number: float, size: int) -> Scalar:

@@ -248,7 +248,7 @@ class Slope:
     """What scores rise by from key to key: `step` times the number in a tile."""
 
     tile: Tile
-    step: Size
+    step: int
     factor: Number
     """What products are multiplied by before."""
 

@@ -111,7 +111,11 @@ class AttentionPrinter(AttentionParts):
             add("slope_row = (depth + 31) // 32 * 32")
             depth = "slope_row"
         more = " + 1" if self.plan.slope is not None else ""
-        add(f"depth_tiles = ({depth}{more} + PARTITIONS - 1) // PARTITIONS".replace("+ 1 + PARTITIONS - 1", "+ PARTITIONS"))
+        add(
+            f"depth_tiles = ({depth}{more} + PARTITIONS - 1) // PARTITIONS".replace(
+                "+ 1 + PARTITIONS - 1", "+ PARTITIONS"
+            )
+        )
         if self._selects() or self.plan.mask is not None:
             self._make_identity()
         self.source.note(
@@ -301,12 +305,12 @@ class AttentionPrinter(AttentionParts):
 
     def _queries(self) -> None:
         self._tile(self.source, "q_turned", "(PARTITIONS, depth_tiles, num_queries)", self.dtype)
-        self._fill_beside("q_turned", 0.0)
+        self._fill_beside("q_turned")
         every = Window(count="num_queries")
         text = self.q.text(layout_of(self.plan.q), self.loops.windows(every, Window(count="depth")))
         self.source.add(self._load_turned("q_turned", text))
 
-    def _fill_beside(self, name: str, value: float) -> None:
+    def _fill_beside(self, name: str) -> None:
         """What lies beside the depth of queries or keys: positions, and what they are times."""
         slope = self.plan.slope
         if slope is None:
@@ -319,9 +323,7 @@ class AttentionPrinter(AttentionParts):
         at = "slope_row % PARTITIONS"
         add(f"{name[0]}_row = {name}[{at} : {at} + 1, depth_tiles - 1, :]")
         if is_keys:
-            step = self.scope.number(tuple(map(float, slope.step)))
-            step = str(slope.step[0]) if len(set(slope.step)) == 1 else step
-            add(f"nisa.iota(dst=k_row, pattern=[[{step}, num_keys]], offset=0)")
+            add(f"nisa.iota(dst=k_row, pattern=[[{slope.step}, num_keys]], offset=0)")
             return
         add(
             f"nisa.tensor_scalar(dst=q_row, data=q_row, op0=nl.multiply,"
@@ -333,7 +335,7 @@ class AttentionPrinter(AttentionParts):
         whole = Window(count="num_keys")
         self.source.note("Keys with their depth on the partitions, values with the keys there.")
         self._tile(self.source, "k_turned", "(PARTITIONS, depth_tiles, num_keys)", self.dtype)
-        self._fill_beside("k_turned", 1.0)
+        self._fill_beside("k_turned")
         text = self.k.text(
             layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
         )

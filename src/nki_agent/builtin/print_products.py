@@ -119,6 +119,7 @@ TURN = '''def turn(dst, tile):
         nisa.tensor_copy(dst=dst[:size, whole : whole + 1, :], src=turned)
 '''
 
+
 def steps_version(helper: str) -> str:
     """A helper that turns columns in steps, as `load_runs` puts the rows that they meet."""
     changes = {
@@ -285,7 +286,12 @@ def helpers_of(plan: Plan) -> list[str]:
         turning.insert(0, LEAVE_PSUM[plan.leaving])
     # What few queries turn is short: not worth a share for two engines.
     turning += steps
-    found = [LOAD_TURNED] * plain.by_dma + [LOAD_BLOCKS] * plain.blocks + [runs_version(LOAD_BLOCKS)] * plain.runs + turning
+    found = (
+        [LOAD_TURNED] * plain.by_dma
+        + [LOAD_BLOCKS] * plain.blocks
+        + [runs_version(LOAD_BLOCKS)] * plain.runs
+        + turning
+    )
     found += [SPLIT] * (split.blocks or split.runs or split.bands)
     found += [LOAD_BLOCKS_SPLIT] * split.blocks
     found += [runs_version(LOAD_BLOCKS_SPLIT)] * split.runs

@@ -27,7 +27,6 @@ from nki_agent.builtin.turned_attention_text import (
     define_weights,
 )
 
-
 TILES_BEHIND = 2
 """Tiles of keys under way between their exponentials and their values."""
 
@@ -88,7 +87,9 @@ class TurnedAttentionPrinter(AttentionPrinter):
             add(f"cap = {self.scope.number(plan.cap.most)}")
         for name, key in (("first_key", plan.first_key), ("last_key", plan.last_key)):
             if key is not None:
-                self.source.note(f"The {name.split('_')[0]} key that a query sees, minus the query.")
+                self.source.note(
+                    f"The {name.split('_')[0]} key that a query sees, minus the query."
+                )
                 add(f"{name} = {signed(self.scope, key)}")
         if self._is_masked and plan.cap is None:
             self._make_identity()
@@ -111,9 +112,7 @@ class TurnedAttentionPrinter(AttentionPrinter):
         with self.source.block("for r0, count in list_groups(num_queries, value_depth + 1):"):
             out = self.out.text(
                 layout_of(plan.out),
-                self.loops.windows(
-                    Window(start="r0", count="count"), Window(count="value_depth")
-                ),
+                self.loops.windows(Window(start="r0", count="count"), Window(count="value_depth")),
             )
             entries = {
                 "start": "r0",
@@ -149,9 +148,10 @@ class TurnedAttentionPrinter(AttentionPrinter):
         with self.source.block(f"while {self._lists.replace(', ', ' or ')}:"):
             self.source.add(f"advance({self._lists}, {{}})")
 
-    def _fill_beside(self, name: str, value: float) -> None:
+    def _fill_beside(self, name: str) -> None:
         if self.plan.cap is not None:
             return
+        value = 1.0 if name == "k_turned" else 0.0
         self.source.add(
             f"nisa.memset(dst={name}[:, depth_tiles - 1, :], value={value},"
             " engine=nisa.engine.gpsimd)"

@@ -23,7 +23,8 @@ def hide_below(product, masks, lead):
     if end > 0:
         hide(product[:, :end], masks, lead, "above")
 '''
-HIDE = '''def hide(product, masks, lead, visible):
+HIDE = (
+    '''def hide(product, masks, lead, visible):
     """Puts scores far below all others where `lead + col - row` is not so; masks are made once."""
     rows, cols = product.shape
     key = f"{visible} {lead} {rows} {cols}"
@@ -47,8 +48,9 @@ HIDE = '''def hide(product, masks, lead, visible):
         moving=masks[key],
         accumulate=True,
     )
-
-''' + _HIDE_SIDES
+'''
+    + _HIDE_SIDES
+)
 HIDE_WEIGHTS = '''def hide(weights, lead, visible):
     """Takes the weights of keys away where `lead + col - row` is not as visible."""
     nisa.affine_select(
@@ -60,7 +62,9 @@ HIDE_WEIGHTS = '''def hide(weights, lead, visible):
         cmp_op=nl.less_equal if visible == "below" else nl.greater_equal,
         offset=lead,
     )
-''' + _HIDE_SIDES.replace("product, masks", "weights").replace("product", "weights").replace("scores", "weights").replace(" masks,", "")
+''' + _HIDE_SIDES.replace("product, masks", "weights").replace("product", "weights").replace(
+    "scores", "weights"
+).replace(" masks,", "")
 LIST_GROUPS = '''def list_groups(num_queries, cols):
     """Starts and sizes of groups of queries whose results, of so many columns, share a bank.
 
@@ -209,7 +213,11 @@ _FINISH = '''def finish(group):
     values, sums = group["result"][:, :, : cols - 1], group["result"][:, :, cols - 1]
     share = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
     nisa.activation(  # BESIDE
-        dst=share, op=nl.exp, data=group["offsets"][:rows], bias=group["beside"][:rows]SCALE  # BESIDE
+        dst=share,  # BESIDE
+        op=nl.exp,  # BESIDE
+        data=group["offsets"][:rows],  # BESIDE
+        bias=group["beside"][:rows],  # BESIDE
+        scale=group["scale"],  # BESIDE_SCALE
     )  # BESIDE
     total = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
     nisa.tensor_tensor(dst=total, data1=sums, data2=share, op=nl.add)  # BESIDE
@@ -218,15 +226,9 @@ _FINISH = '''def finish(group):
     nisa.reciprocal(dst=inverse, data=sums)
     out_tile = nl.ndarray((rows, blocks, cols - 1), dtype=DTYPE, buffer=nl.sbuf)
     for b in range(blocks):
-        nisa.activation(  # LARGEST
-            dst=out_tile[:, b, :], op=nl.copy, data=values[:, b, :], scale=inverse[:, b : b + 1]  # LARGEST
-        )  # LARGEST
-        nisa.tensor_scalar(  # CAP
-            dst=out_tile[:, b, :],  # CAP
-            data=values[:, b, :],  # CAP
-            op0=nl.multiply,  # CAP
-            operand0=inverse[:, b : b + 1],  # CAP
-        )  # CAP
+        tile, part = out_tile[:, b, :], inverse[:, b : b + 1]
+        nisa.activation(dst=tile, op=nl.copy, data=values[:, b, :], scale=part)  # LARGEST
+        nisa.tensor_scalar(dst=tile, data=values[:, b, :], op0=nl.multiply, operand0=part)  # CAP
     out_part = group["out"].reshape_dim(0, (blocks, rows)).permute((1, 0, 2))
     nisa.dma_copy(dst=out_part, src=out_tile)
 '''
@@ -303,8 +305,8 @@ def define_lists(*, has_first: bool, has_last: bool, capped: bool) -> list[str]:
     """What lists the parts of the scores of a group."""
     lists = _LISTS[_LISTS.index("def list_tiles") :] if capped else _LISTS
     if not (has_first or has_last):
-        rows = lists.replace("SEEN(b * PARTITIONS, group[\"rows\"])", '0, group["k"].shape[2]')
-        return [rows.replace("SEEN(0, group[\"q\"].shape[2])", '0, group["k"].shape[2]')]
+        rows = lists.replace('SEEN(b * PARTITIONS, group["rows"])', '0, group["k"].shape[2]')
+        return [rows.replace('SEEN(0, group["q"].shape[2])', '0, group["k"].shape[2]')]
     chosen = _choose(_SEEN, {"FIRST": has_first, "LAST": has_last})
     return [chosen, lists.replace("SEEN(", "seen_keys(group, ")]
 
@@ -334,8 +336,9 @@ def define_weights(
 
 def define_finish(dtype: str, *, beside: bool, scaled: bool, capped: bool) -> str:
     """What divides and stores the result of a group."""
-    text = _FINISH.replace("DTYPE", dtype).replace("SCALE", _SCALE if scaled else "")
-    return _choose(text, {"BESIDE": beside, "CAP": capped, "LARGEST": not capped})
+    kept = {"BESIDE": beside, "BESIDE_SCALE": beside and scaled}
+    kept |= {"CAP": capped, "LARGEST": not capped}
+    return _choose(_FINISH.replace("DTYPE", dtype), kept)
 
 
 _SCALE = ', scale=group["scale"]'
