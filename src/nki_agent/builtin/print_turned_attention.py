@@ -79,7 +79,7 @@ class TurnedAttentionPrinter(AttentionPrinter):
         """What all groups share."""
         add, plan = self.source.add, self.plan
         if plan.cap is None:
-            add("# Beside the depth, at a partition where engines may write.")
+            self.source.note("What is added to all scores of a query is where engines may write.")
             add("offset_row = (depth + 31) // 32 * 32")
             add("depth_tiles = offset_row // PARTITIONS + 1")
         else:
@@ -100,12 +100,12 @@ class TurnedAttentionPrinter(AttentionPrinter):
             self.source.note(
                 "While one group is weighed, the maxima of the next but one are taken."
             )
-        add(f"{self._lists} = [], [], []")
+        add(f"{self._lists} = [], [], [], []")
 
     @property
     def _lists(self) -> str:
         """What is under way."""
-        return f"{'groups' if self.plan.cap is None else 'capped'}, waiting, weighed"
+        return f"{'groups' if self.plan.cap is None else 'capped'}, waiting, weighed, inverted"
 
     def _blocks(self) -> None:
         add, plan = self.source.add, self.plan

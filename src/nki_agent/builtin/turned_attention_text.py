@@ -148,9 +148,7 @@ def place_offsets(group):
     turned = nl.ndarray((1, count), dtype=DTYPE, buffer=nl.psum)
     for b in range(count // rows):
         r0 = b * PARTITIONS
-        nisa.nc_transpose(
-            dst=turned[:, r0 : r0 + rows], data=group["offsets"][:rows, b : b + 1]
-        )
+        nisa.nc_transpose(dst=turned[:, r0 : r0 + rows], data=group["offsets"][:rows, b : b + 1])
     at = group["offset_row"] % PARTITIONS
     row = group["q"][at : at + 1, group["offset_row"] // PARTITIONS, :]
     nisa.activation(dst=row, op=nl.copy, data=turned)
@@ -207,10 +205,10 @@ ADD_VALUES = '''def add_values(weighed, group, k0, c0, weights):
     if not group["tiles_left"]:
         weighed.append(group)
 '''
-_FINISH = '''def finish(group):
-    """Divides by the sums of the weights, which are the last column, and stores."""
+_FINISH = '''def invert_sums(group):
+    """One over the sums of the weights, which are the last column."""
     rows, blocks, cols = group["result"].shape
-    values, sums = group["result"][:, :, : cols - 1], group["result"][:, :, cols - 1]
+    sums = group["result"][:, :, cols - 1]
     share = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
     nisa.activation(  # BESIDE
         dst=share,  # BESIDE
@@ -222,8 +220,15 @@ _FINISH = '''def finish(group):
     total = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
     nisa.tensor_tensor(dst=total, data1=sums, data2=share, op=nl.add)  # BESIDE
     sums = total  # BESIDE
-    inverse = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.reciprocal(dst=inverse, data=sums)
+    group["inverse"] = nl.ndarray((rows, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.reciprocal(dst=group["inverse"], data=sums)
+    return group
+
+
+def finish(group):
+    """Divides by the sums, and stores."""
+    rows, blocks, cols = group["result"].shape
+    values, inverse = group["result"][:, :, : cols - 1], group["inverse"]
     out_tile = nl.ndarray((rows, blocks, cols - 1), dtype=DTYPE, buffer=nl.sbuf)
     for b in range(blocks):
         tile, part = out_tile[:, b, :], inverse[:, b : b + 1]
@@ -253,7 +258,7 @@ ADVANCE = '''def start_maxima(group):
     group["is_placed"] = False
 
 
-def advance(groups, waiting, weighed, new):
+def advance(groups, waiting, weighed, inverted, new):
     """Takes the maxima of a new group, and between them weighs the oldest one that waits."""
     old = groups.pop(0) if len(groups) > 1 or (groups and not new) else {}
     tiles = list_tiles(old) if old else []
@@ -264,13 +269,15 @@ def advance(groups, waiting, weighed, new):
         start_maxima(new)
     steps = max(len(tiles), len(banks), 1)
     for s in range(steps):
+        while inverted:
+            finish(inverted.pop(0))
         while weighed:
-            finish(weighed.pop(0))
+            inverted.append(invert_sums(weighed.pop(0)))
         for bank in banks[len(banks) * s // steps : len(banks) * (s + 1) // steps]:
             take_maxima(new, *bank)
         for k0 in tiles[len(tiles) * s // steps : len(tiles) * (s + 1) // steps]:
             waiting.append((old, *weigh_keys(old, k0)))
-        if groups and s == min(TILES_BEHIND, steps - 1):
+        if groups and s == min(2, steps - 1):
             place_offsets(groups[-1])
         # Values wait for the exponentials of tiles, and those for no values.
         while len(waiting) > TILES_BEHIND or (waiting and not old):
@@ -279,14 +286,16 @@ def advance(groups, waiting, weighed, new):
         negate_maxima(new)
         groups.append(new)
 '''
-ADVANCE_CAPPED = '''def advance(capped, waiting, weighed, group):
+ADVANCE_CAPPED = '''def advance(capped, waiting, weighed, inverted, group):
     """Weighs a group: each step of a tile comes while the tiles behind it take the one before."""
     tiles = list_tiles(group) if group else [0]
     if group:
         start_result(group, len(tiles))
     for k0 in tiles:
+        while inverted:
+            finish(inverted.pop(0))
         while weighed:
-            finish(weighed.pop(0))
+            inverted.append(invert_sums(weighed.pop(0)))
         if group:
             capped.append((group, *cap_keys(group, k0)))
         if len(capped) > 1 or (capped and not group):
