@@ -13,6 +13,7 @@ from nki_agent.builtin.regions import Axis, Regions, Window, access_pattern, tim
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import (
     Access,
+    Copy,
     Kind,
     Load,
     Step,
@@ -185,6 +186,13 @@ class RowsPrinter:
         if level == self.row_level and self.phases is not None and self.plan.total is None:
             self.phases.call(self.source, self._text_of)
             return
+        if level == self.row_level and self._is_moved():
+            load, store = (
+                step for step in self.plan.levels[level] if isinstance(step, Load | Store)
+            )
+            self.source.note("From HBM to HBM: no engine needs to see it.")
+            self.source.add(f"nisa.dma_copy(dst={self._text_of(store)}, src={self._text_of(load)})")
+            return
         for step in self.plan.levels[level]:
             self._step(step, level)
         if level == self.row_level and self.plan.passes:
@@ -208,6 +216,18 @@ class RowsPrinter:
             elif self.has_col_loop and level + 1 == self.row_level - 1:
                 self.source.add("cols = min(COL_BLOCK, num_cols - c0)")
             self._level(level + 1)
+
+    def _is_moved(self) -> bool:
+        """Whether what a tile loads is stored, perhaps in another dtype, and that is all."""
+        plan = self.plan
+        match plan.levels[self.row_level]:
+            case [Load(dst=tile, lookup=None), Store(src=stored)]:
+                is_same = tile == stored
+            case [Load(dst=tile, lookup=None), Copy(dst=cast, src=src), Store(src=stored)]:
+                is_same = tile == src and cast == stored
+            case _:
+                return False
+        return is_same and tile.kind is Kind.FULL and not (plan.total or plan.passes or plan.kept)
 
     def _middle(self) -> None:
         """Tiles of rows that each hold several elements of the axis in the middle."""
