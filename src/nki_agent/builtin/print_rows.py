@@ -186,15 +186,7 @@ class RowsPrinter:
         if level == self.row_level and self.phases is not None and self.plan.total is None:
             self.phases.call(self.source, self._text_of)
             return
-        if level == self.row_level and self._is_moved():
-            load, store = (
-                step for step in self.plan.levels[level] if isinstance(step, Load | Store)
-            )
-            self.source.note("From HBM to HBM: no engine needs to see it.")
-            self.source.add(f"nisa.dma_copy(dst={self._text_of(store)}, src={self._text_of(load)})")
-            return
-        for step in self.plan.levels[level]:
-            self._step(step, level)
+        self._steps(level)
         if level == self.row_level and self.plan.passes:
             self._passes()
             return
@@ -216,6 +208,17 @@ class RowsPrinter:
             elif self.has_col_loop and level + 1 == self.row_level - 1:
                 self.source.add("cols = min(COL_BLOCK, num_cols - c0)")
             self._level(level + 1)
+
+    def _steps(self, level: int) -> None:
+        """The steps of one level."""
+        if level != self.row_level or not self._is_moved():
+            for step in self.plan.levels[level]:
+                self._step(step, level)
+            return
+        moves = [step for step in self.plan.levels[level] if isinstance(step, Load | Store)]
+        src, dst = (self._text_of(step) for step in moves)
+        self.source.note("From HBM to HBM: no engine needs to see it.")
+        self.source.add(f"nisa.dma_copy(dst={dst}, src={src})")
 
     def _is_moved(self) -> bool:
         """Whether what a tile loads is stored, perhaps in another dtype, and that is all."""
