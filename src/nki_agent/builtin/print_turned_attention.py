@@ -1,9 +1,9 @@
 """Prints attention whose scores are made twice: once for the maxima, once with the keys first.
 
 Law: exponentials are written as they are needed, with the keys on the partitions, so nothing is
-turned. What is taken off the scores of a query is rounded to the dtype of the queries and lies
-beside them, where a one of each key meets it: softmax is the same whatever that number is, as long
-as all scores of the query lose it and it is near the largest.
+turned. What is taken off the scores of a query lies beside it in two parts of the queries' dtype,
+where ones of each key meet them: softmax is the same whatever that number is, as long as all scores
+of the query lose it and it is near the largest.
 """
 
 from __future__ import annotations

@@ -128,29 +128,31 @@ _MAXIMA = '''def take_maxima(group, b, n, n0, cols):
 
 
 def negate_maxima(group):
-    """The largest score of each query, negated: a column for each block."""
+    """The largest score of each query, negated: a column for each block, as a sum of two parts."""
     blocks = group["maxima"].shape[1]
-    group["offsets"] = nl.ndarray((PARTITIONS, blocks), dtype=DTYPE, buffer=nl.sbuf)
-    nisa.tensor_reduce(
-        dst=group["offsets"], op=nl.maximum, data=group["maxima"], axis=2, negate=True
-    )
+    negated = nl.ndarray((PARTITIONS, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=negated, op=nl.maximum, data=group["maxima"], axis=2, negate=True)
     nisa.tensor_scalar(  # BESIDE
-        dst=group["offsets"],  # BESIDE
-        data=group["offsets"],  # BESIDE
-        op0=nl.minimum,  # BESIDE
-        operand0=group["neg_beside"],  # BESIDE
+        dst=negated, data=negated, op0=nl.minimum, operand0=group["neg_beside"]  # BESIDE
     )  # BESIDE
+    # What rounding leaves of a large score is large itself, so it is a second part.
+    group["offsets"] = nl.ndarray((PARTITIONS, blocks, 2), dtype=DTYPE, buffer=nl.sbuf)
+    rounded, rest = group["offsets"][:, :, 0], group["offsets"][:, :, 1]
+    nisa.tensor_copy(dst=rounded, src=negated)
+    nisa.tensor_tensor(dst=rest, data1=negated, data2=rounded, op=nl.subtract)
+    group["offset"] = nl.ndarray((PARTITIONS, blocks), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
+    nisa.tensor_tensor(dst=group["offset"], data1=rounded, data2=rest, op=nl.add)  # BESIDE
 
 
 def place_offsets(group):
-    """Lays what is added to the scores of a query beside it, where it meets a one of each key."""
+    """Lays what is added to the scores of a query beside it, where it meets ones of each key."""
     rows, count = group["rows"], group["q"].shape[2]
-    turned = nl.ndarray((1, count), dtype=DTYPE, buffer=nl.psum)
+    turned = nl.ndarray((2, count), dtype=DTYPE, buffer=nl.psum)
     for b in range(count // rows):
         r0 = b * PARTITIONS
-        nisa.nc_transpose(dst=turned[:, r0 : r0 + rows], data=group["offsets"][:rows, b : b + 1])
+        nisa.nc_transpose(dst=turned[:, r0 : r0 + rows], data=group["offsets"][:rows, b, :])
     at = group["offset_row"] % PARTITIONS
-    row = group["q"][at : at + 1, group["offset_row"] // PARTITIONS, :]
+    row = group["q"][at : at + 2, group["offset_row"] // PARTITIONS, :]
     nisa.activation(dst=row, op=nl.copy, data=turned)
     group["is_placed"] = True
 '''
@@ -163,7 +165,7 @@ _WEIGHTS = '''def weigh_keys(group, k0):
     behind = ahead + size - group["first_key"]  # FIRST
     end = min(end, (behind + PARTITIONS - 1) // PARTITIONS * PARTITIONS)  # FIRST
     product = next_bank(group)[:size, : end - c0]
-    depth = group["offset_row"] + 1
+    depth = group["offset_row"] + 2
     for k in range((depth + PARTITIONS - 1) // PARTITIONS):
         part = min(PARTITIONS, depth - k * PARTITIONS)
         nisa.nc_matmul(
@@ -213,7 +215,7 @@ _FINISH = '''def invert_sums(group):
     nisa.activation(  # BESIDE
         dst=share,  # BESIDE
         op=nl.exp,  # BESIDE
-        data=group["offsets"][:rows],  # BESIDE
+        data=group["offset"][:rows],  # BESIDE
         bias=group["beside"][:rows],  # BESIDE
         scale=group["scale"],  # BESIDE_SCALE
     )  # BESIDE
@@ -335,7 +337,7 @@ def define_weights(
     if not (has_first or has_last):
         text = text.replace('    ahead = k0 - group["start"]\n', "")
     if capped:
-        text = text.replace('group["offset_row"] + 1', 'group["depth"]')
+        text = text.replace('group["offset_row"] + 2', 'group["depth"]')
         text = text.replace("def weigh_keys", "def cap_keys")
         text = text.replace("Exponentials of the scores", "Capped scores")
     kept = {"FIRST": has_first, "LAST": has_last, "CAP": capped, "LARGEST": not capped}
