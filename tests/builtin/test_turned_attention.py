@@ -31,6 +31,10 @@ TURNED = (
     Operator("later keys", f"F.scaled_dot_product_attention(x, y, z, attn_mask={AHEAD} < 20)",
              ((2, 300, 32), (2, 300, 32), (2, 300, 32))),
 )  # fmt: skip
+LARGE = Operator(
+    "large scores", "F.scaled_dot_product_attention(x * 10, y * 10, z)",
+    ((2, 150, 40), (2, 130, 40), (2, 130, 24)),
+)  # fmt: skip
 CAPPED = (
     Operator("whole", "torch.softmax(20 * torch.tanh(x @ y.transpose(-1, -2) / 20), -1) @ z",
              ((2, 300, 40), (2, 200, 40), (2, 200, 24))),
@@ -70,6 +74,14 @@ def test_attention_of_16_bits_takes_maxima_and_turns_no_weights(
     text = write_kernel(task, Target.TRN2)
     assert "take_maxima(" in text
     assert "weights_turned" not in text
+    _is_right(task, solve)
+
+
+def test_scores_so_large_that_their_rounding_overflows_are_right(
+    make_task: MakeTask, solve: Solve
+) -> None:
+    task = make_task(LARGE.source("bfloat16"))
+    assert "take_maxima(" in write_kernel(task, Target.TRN2)
     _is_right(task, solve)
 
 

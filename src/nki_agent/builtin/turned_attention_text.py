@@ -135,12 +135,20 @@ def negate_maxima(group):
     nisa.tensor_scalar(  # BESIDE
         dst=negated, data=negated, op0=nl.minimum, operand0=group["neg_beside"]  # BESIDE
     )  # BESIDE
-    # What rounding leaves of a large score is large itself, so it is a second part.
+    group["negated"] = negated
     group["offsets"] = nl.ndarray((PARTITIONS, blocks, 2), dtype=DTYPE, buffer=nl.sbuf)
+    rounded = group["offsets"][:, :, 0]
+    nisa.tensor_copy(dst=rounded, src=negated)  # BESIDE
+    nisa.tensor_reduce(  # ALONE
+        dst=rounded, op=nl.maximum, data=group["maxima"], axis=2, negate=True  # ALONE
+    )  # ALONE
+
+
+def split_offsets(group):
+    """What rounding leaves of a large score is large itself: it is a second part."""
     rounded, rest = group["offsets"][:, :, 0], group["offsets"][:, :, 1]
-    nisa.tensor_copy(dst=rounded, src=negated)
-    nisa.tensor_tensor(dst=rest, data1=negated, data2=rounded, op=nl.subtract)
-    group["offset"] = nl.ndarray((PARTITIONS, blocks), dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
+    nisa.tensor_tensor(dst=rest, data1=group["negated"], data2=rounded, op=nl.subtract)
+    group["offset"] = nl.ndarray(rest.shape, dtype=nl.float32, buffer=nl.sbuf)  # BESIDE
     nisa.tensor_tensor(dst=group["offset"], data1=rounded, data2=rest, op=nl.add)  # BESIDE
 
 
@@ -242,6 +250,7 @@ def finish(group):
 _START_RESULT = '''def start_result(group, num_tiles):
     """Room for the result of each block and its sum."""
     if not group["is_placed"]:  # LARGEST
+        split_offsets(group)  # LARGEST
         place_offsets(group)  # LARGEST
     rows, count = group["rows"], group["q"].shape[2]
     group["tiles_left"] = num_tiles
@@ -279,6 +288,8 @@ def advance(groups, waiting, weighed, inverted, new):
             take_maxima(new, *bank)
         for k0 in tiles[len(tiles) * s // steps : len(tiles) * (s + 1) // steps]:
             waiting.append((old, *weigh_keys(old, k0)))
+        if groups and s == 0:
+            split_offsets(groups[-1])
         if groups and s == min(2, steps - 1):
             place_offsets(groups[-1])
         # Values wait for the exponentials of tiles, and those for no values.
@@ -325,7 +336,8 @@ def define_lists(*, has_first: bool, has_last: bool, capped: bool) -> list[str]:
 def define_maxima(dtype: str, *, has_first: bool, has_last: bool, beside: bool) -> str:
     """What takes the maxima of scores."""
     text = _MAXIMA.replace("DTYPE", dtype)
-    return _choose(text, {"FIRST": has_first, "LAST": has_last, "BESIDE": beside})
+    kept = {"FIRST": has_first, "LAST": has_last, "BESIDE": beside, "ALONE": not beside}
+    return _choose(text, kept)
 
 
 def define_weights(
