@@ -32,7 +32,7 @@ FORMS = (
     (
         Operator("hidden keys", "F.scaled_dot_product_attention(x, y, z, is_causal=True)",
                  ((2, 150, 40), (2, 150, 40), (2, 150, 24))),
-        "bfloat16",
+        "float32",
         "hidden_keys(",
     ),
     (
@@ -121,6 +121,16 @@ FORMS = (
     ),
     (Operator("padding", "F.pad(x, (1, 2, 2, 1), value=0.5)", ((3, 5, 14, 20),)), "float32",
      "value=0.5"),
+    (Operator("moved", "x.roll(3, 1)", ((150, 300),)), "float32", "From HBM to HBM"),
+    (Operator("moved and cast", "x.float().roll(3, 1)", ((150, 300),)), "bfloat16",
+     "From HBM to HBM"),
+    (
+        Operator("choice behind a product", "F.softmax((x @ y.T).masked_fill("
+                 "~torch.ones(150, 150, dtype=torch.bool).tril(), -1e9), -1)",
+                 ((150, 40), (150, 40))),
+        "bfloat16",
+        "before_3",
+    ),
     (Operator("quarters", "torch.relu(x @ y)", ((90, 19, 40), (90, 40, 23))), "float32",
      "* 32 % PARTITIONS"),
     (Operator("halves", "x @ x.transpose(1, 2)", ((50, 39, 30),)), "bfloat16",

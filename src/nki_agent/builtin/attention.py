@@ -12,11 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from nki_agent.builtin.align import Walk, group_size, merge_axes
+from nki_agent.builtin.caps import find_cap
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.masks import take_mask_out, take_slope_out
 from nki_agent.builtin.matching import Attention
-from nki_agent.builtin.plan import AttentionPlan, Stored
+from nki_agent.builtin.plan import AttentionPlan, Mask, Slope, Stored
 from nki_agent.builtin.products import (
     MATRIX_RANK,
     MatmulPlanner,
@@ -45,6 +47,7 @@ from nki_agent.builtin.tile_steps import (
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine
+from nki_agent.isa.movement import TRANSPOSE_BYTES
 
 SCORES = "scores_block"
 """The part of the scores that one product makes."""
@@ -77,19 +80,25 @@ class AttentionPlanner(MatmulPlanner):
         """Plan the stage."""
         q_id, k_id = self.node.inputs
         v_id = self.out.inputs[1]
-        beside = self.graph[self.parts.softmax].inputs[1:]
+        beside = self.parts_beside
         space = self._space(q_id, k_id, v_id, *beside)
         levels, product, scores = self._between(space)
         tile = self._load_beside(space, levels, *beside)
+        mask, slope = self._added(levels, product, scores)
         first, last = _bounds(levels[-1])
-        scale = self._kept_in_psum(levels, product, scores, self._seen_keys(first, last))
+        has_runs = self._has_runs((first, last))
+        is_turned = not (mask or slope) and self._is_turned(levels, product, scores, (first, last))
+        cap = find_cap(levels[-1], product, scores) if is_turned else None
+        keys = 0 if is_turned else self._seen_keys(first, last)
+        scale = cap.factor if cap else self._kept_in_psum(levels, product, scores, keys)
         graphs = self.captured.graphs
         depth = tuple(g[q_id].shape[-1] for g in graphs)
+        q, k = self._operand(space, q_id), self._operand(space, k_id)
         return AttentionPlan(
             title="attention",
             batch=tuple(group_size(g, space.sizes) for g in space.batch),
-            q=self._operand(space, q_id),
-            k=self._operand(space, k_id),
+            q=q,
+            k=k,
             v=self._operand(space, v_id),
             out=self._result(space),
             dtype=product_dtype(self.graph, self.node),
@@ -107,7 +116,29 @@ class AttentionPlanner(MatmulPlanner):
             last_key=last,
             beside=tile,
             scale=scale,
+            is_turned=is_turned,
+            loads_turned=self._loads_turned(q, k, depth),
+            has_runs=has_runs,
+            mask=mask,
+            slope=slope,
+            cap=cap,
         )
+
+    def _added(
+        self, levels: list[list[Step]], product: Tile, scores: Tile
+    ) -> tuple[Mask | None, Slope | None]:
+        """What is added to products apart from the steps that follow them."""
+        if self.parts_beside:
+            return None, None
+        mask = take_mask_out(levels, product, scores)
+        is_exact = product_dtype(self.graph, self.node) is DType.FLOAT32
+        slope = take_slope_out(levels, product, scores) if is_exact and mask is None else None
+        return mask, slope
+
+    @property
+    def parts_beside(self) -> tuple[int, ...]:
+        """Scores beside those of the keys."""
+        return self.graph[self.parts.softmax].inputs[1:]
 
     def _load_beside(
         self, space: Matrices, levels: list[list[Step]], node_id: int | None = None
@@ -149,11 +180,80 @@ class AttentionPlanner(MatmulPlanner):
         None where more than a factor and choices by position is between product and softmax, or
         where PSUM has too little room.
         """
-        graphs = self.captured.graphs
-        values = max(g[self.parts.out].shape[-1] for g in graphs)
-        if keys > self._bank * BANKS_OF_SCORES or values >= self._bank or not levels[-1]:
+        values = max(g[self.parts.out].shape[-1] for g in self.captured.graphs)
+        if keys > self._bank * BANKS_OF_SCORES or values >= self._bank:
             return None
-        first, *rest = levels[-1]
+        scale = self._factor(levels[-1], product, scores)
+        if scale is not None:
+            levels[-1] = levels[-1][1:]
+        return scale
+
+    def _is_turned(
+        self,
+        levels: list[list[Step]],
+        product: Tile,
+        scores: Tile,
+        bounds: tuple[Size | None, Size | None],
+    ) -> bool:
+        """Whether scores have the keys on the partitions, so that weights need not be turned.
+
+        Where first and last keys are all that choices by position say, and blocks of queries are
+        whole: few queries would be moved through the array, of which each pass has room for many.
+        """
+        graphs = self.captured.graphs
+        queries = max(g[self.parts.scores].shape[-2] for g in graphs)
+        values = max(g[self.parts.out].shape[-1] for g in graphs)
+        dtypes = (product_dtype(self.graph, self.node), product_dtype(self.graph, self.out))
+        early = [s for steps in levels[:-1] for s in steps if tile_of_load(s) != BESIDE]
+        return (
+            all(d.itemsize == TRANSPOSE_BYTES for d in dtypes)
+            and queries >= self.chip.partitions
+            and values < self._bank
+            and not early
+            and self._is_all_known(levels[-1], product, scores, bounds)
+        )
+
+    def _loads_turned(self, q: Access, k: Access, depth: Size) -> bool:
+        """Whether DMA turns rows: of 2 bytes an element, and fast, as they meet or are long.
+
+        Deep rows would be read in parts, which are short again.
+        """
+        rows = zip(q.strides[-2], k.strides[-1], depth, strict=True)
+        lanes, deepest = self.chip.partitions, max(depth)
+        is_fast = deepest == lanes or all(a == b == n for a, b, n in rows)
+        dtype = product_dtype(self.graph, self.node)
+        return dtype.itemsize == TRANSPOSE_BYTES and deepest <= lanes and is_fast
+
+    def _has_runs(self, bounds: tuple[Size | None, Size | None]) -> bool:
+        """Whether values may lie in another order than their keys, to be loaded in longer runs.
+
+        Weights are then turned in steps over the keys, which is free where queries are few.
+        """
+        graphs = self.captured.graphs
+        queries = max(g[self.parts.scores].shape[-2] for g in graphs)
+        return bounds == (None, None) and queries <= self.chip.min_instruction_cycles
+
+    def _is_all_known(
+        self,
+        steps: list[Step],
+        product: Tile,
+        scores: Tile,
+        bounds: tuple[Size | None, Size | None],
+    ) -> bool:
+        """Whether a factor or a cap and the first and last keys are all that there is."""
+        selects = sum(isinstance(step, AffineSelect) for step in steps)
+        if selects != sum(bound is not None for bound in bounds):
+            return False
+        if find_cap(steps, product, scores) is not None:
+            return self.parts_beside == ()
+        return self._factor(steps, product, scores) is not None
+
+    def _factor(self, steps: list[Step], product: Tile, scores: Tile) -> Number | None:
+        """What the first step multiplies scores by, if all others only hide some."""
+        graphs = self.captured.graphs
+        if not steps:
+            return None
+        first, *rest = steps
         hides = all(
             isinstance(s, AffineSelect) and s.dst == s.data and max(s.value) < _FAR_BELOW
             for s in rest
@@ -167,10 +267,7 @@ class AttentionPlanner(MatmulPlanner):
                 scale = (1.0,) * len(graphs)
             case _:
                 pass
-        if scale is None or not hides or step_writes(first) != (scores,):
-            return None
-        levels[-1] = rest
-        return scale
+        return scale if hides and step_writes(first) == (scores,) else None
 
     # -- axes -------------------------------------------------------------------------------------
     def _space(self, *operands: int) -> Matrices:
@@ -229,6 +326,11 @@ class AttentionPlanner(MatmulPlanner):
         levels = [list(steps) for steps in lowering.levels]
         levels[-1] = [_renamed(_on_scalar(step), made, scores) for step in levels[-1]]
         return levels, product, scores
+
+
+def tile_of_load(step: Step) -> str:
+    """The name of what a step loads."""
+    return step.dst.name if isinstance(step, Load) else ""
 
 
 def fits(captured: Captured, attention: Attention, chip: ChipSpec) -> bool:

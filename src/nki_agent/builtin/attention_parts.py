@@ -193,7 +193,7 @@ class AttentionParts:
     def _turn_weights(self, source: Source) -> None:
         source.add("key_tiles = (num_keys + PARTITIONS - 1) // PARTITIONS")
         self._tile(source, "weights_turned", "(PARTITIONS, key_tiles, rows)", self.value_dtype)
-        source.add("turn(weights_turned, weights)")
+        source.add(f"turn{'_steps' if self.plan.has_runs else ''}(weights_turned, weights)")
 
     def _weigh_values(self, source: Source) -> None:
         """The product of weights and values, in PSUM."""

@@ -7,6 +7,7 @@ shape set that the task is tried at. No text is made here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
@@ -234,6 +235,38 @@ class FoldPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """Scores are `most` times tanh of the product times all factors."""
+
+    factors: tuple[Number, ...]
+    most: Number
+
+    @property
+    def factor(self) -> Number:
+        """All factors in one."""
+        return tuple(prod(numbers) for numbers in zip(*self.factors, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """What the Tensor Engine adds to products: far below zero for keys that are hidden."""
+
+    tile: Tile
+    steps: tuple[Step, ...]
+    """What makes it for a block of queries and a bank of keys; none where it is there already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slope:
+    """What scores rise by from key to key: `step` times the number in a tile."""
+
+    tile: Tile
+    step: int
+    factor: Number
+    """What products are multiplied by before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPlan:
     """softmax(f(q k^T)) v, one block of query rows at a time; `levels` are the steps of f.
 
@@ -269,6 +302,16 @@ class AttentionPlan:
     """The score that counts in a row's sum beside those of its keys, and has no value."""
     scale: Number | None = None
     """What scores are multiplied by that stay in PSUM; None where they pass through SBUF."""
+    is_turned: bool = False
+    """Whether scores are made with the keys on the partitions, as weights are needed."""
+    loads_turned: bool = False
+    """Whether the DMA engines turn queries and keys while they load them."""
+    has_runs: bool = False
+    """Whether each partition takes values of keys that follow each other: longer runs."""
+    mask: Mask | None = None
+    slope: Slope | None = None
+    cap: Cap | None = None
+    """What keeps turned scores so small that no maximum is taken off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from nki_agent.builtin.tile_steps import (
     Step,
     Store,
     Tile,
+    step_reads,
 )
 
 STEPS_BEHIND = 4
@@ -60,16 +61,7 @@ class AttentionPrinter(AttentionParts):
 
     def print(self) -> None:
         """The whole of attention."""
-        self._define_score()
-        self._define_hidden_keys()
-        if self.plan.scale is None:
-            self._define_exponentials()
-            self._define_weigh()
-        else:
-            self._define_maxima()
-            self._define_bias()
-            self._define_exponentials_of_blocks()
-            self._define_weigh_with_sums()
+        self._define()
         plan, add = self.plan, self.source.add
         q, k, v = plan.q.tensor, plan.k.tensor, plan.v.tensor
         self.loops.name_sizes(
@@ -79,7 +71,6 @@ class AttentionPrinter(AttentionParts):
             depth=(plan.depth, f"-{q}"),
             value_depth=(plan.value_depth, f"-{v}"),
         )
-        add("depth_tiles = (depth + PARTITIONS - 1) // PARTITIONS")
         add("key_tiles = (num_keys + PARTITIONS - 1) // PARTITIONS")
         queries, keys = ("num_queries", plan.queries), ("num_keys", plan.keys)
         depth, value = ("depth", plan.depth), ("value_depth", plan.value_depth)
@@ -95,15 +86,43 @@ class AttentionPrinter(AttentionParts):
                     self.around.prepare(layout_of(step.access))
         self.steps = StepPrinter(self.source, self.scope, row_level=self.last, cols="num_keys")
         self._name_factor()
-        if self._selects():
+        self._prepare()
+        self._batch(0)
+        self._finish_all()
+
+    def _define(self) -> None:
+        """The functions of a block."""
+        self._define_score()
+        self._define_hidden_keys()
+        if self.plan.scale is None:
+            self._define_exponentials()
+            self._define_weigh()
+        else:
+            self._define_maxima()
+            self._define_bias()
+            self._define_exponentials_of_blocks()
+            self._define_weigh_with_sums()
+
+    def _prepare(self) -> None:
+        """What all blocks share."""
+        add, depth = self.source.add, "depth"
+        if self.plan.slope is not None:
+            self.source.note("A row of positions follows, at a partition where engines may write.")
+            add("slope_row = (depth + 31) // 32 * 32")
+            depth = "slope_row"
+        more = " + 1" if self.plan.slope is not None else ""
+        add(
+            f"depth_tiles = ({depth}{more} + PARTITIONS - 1) // PARTITIONS".replace(
+                "+ 1 + PARTITIONS - 1", "+ PARTITIONS"
+            )
+        )
+        if self._selects() or self.plan.mask is not None:
             self._make_identity()
         self.source.note(
             "Each step runs one block behind the one before it, so that no engine waits."
         )
-        names = ["scored", "weighted"] + ["turned", "weighed"] * (plan.scale is not None)
+        names = ["scored", "weighted"] + ["turned", "weighed"] * (self.plan.scale is not None)
         add(f"{', '.join(names)} = {', '.join(['[]'] * len(names))}")
-        self._batch(0)
-        self._finish_all()
 
     def _name_factor(self) -> None:
         scale = self.plan.scale
@@ -128,6 +147,10 @@ class AttentionPrinter(AttentionParts):
                 self._batch(level + 1)
             return
         self._queries()
+        self._blocks()
+
+    def _blocks(self) -> None:
+        """The loop over the queries."""
         with self.source.block("for r0 in range(0, num_queries, PARTITIONS):"):
             self._block()
 
@@ -143,8 +166,13 @@ class AttentionPrinter(AttentionParts):
         if step.dst == self.plan.beside:
             self._tile(self.source, "neg_beside", "(PARTITIONS, 1)", "nl.float32")
             self.source.add(
-                "nisa.tensor_scalar(dst=neg_beside, data=beside, op0=nl.multiply, operand0=-1.0)"
+                "nisa.tensor_scalar(dst=neg_beside, data=beside, op0=nl.multiply,"
+                f" operand0={self._unit_beside()})"
             )
+
+    def _unit_beside(self) -> str:
+        """What the score beside the others is multiplied by, to be taken off as theirs is."""
+        return "-1.0"
 
     def _block(self) -> None:
         """One block of query rows."""
@@ -156,7 +184,7 @@ class AttentionPrinter(AttentionParts):
             "q_turned[:, :, r0 : r0 + rows]",
             f"k_turned[:, :, {seen}]" if seen else "k_turned",
         ]
-        given += ["masks"] * bool(self._selects())
+        given += ["masks"] * bool(self._selects()) + ["identity"] * (plan.mask is not None)
         given += [self._part(access, rows, seen) for access in self.parts]
         for tile in self._kept():
             given.append(f"{tile.name}[:, {seen}]" if seen and tile.is_wide else tile.name)
@@ -164,7 +192,8 @@ class AttentionPrinter(AttentionParts):
         given += [self.scope.number(factor) for factor in self.factors.values()]
         windows = self.loops.windows(rows, Window(count="value_depth"))
         out = self.out.text(layout_of(plan.out), windows)
-        call = f"scores = {self.score}({', '.join([*given, 'depth'])})"
+        depth = "depth" if plan.slope is None else "slope_row + 1"
+        call = f"scores = {self.score}({', '.join([*given, depth])})"
         if plan.scale is None:
             add(call)
             self._finish_waiting()
@@ -216,11 +245,15 @@ class AttentionPrinter(AttentionParts):
 
     def _kept(self) -> list[Tile]:
         """Tiles made before the blocks that the scores need."""
+        plan = self.plan
+        inner = [*plan.levels[self.last], *(plan.mask.steps if plan.mask is not None else ())]
+        used = {tile for step in inner for tile in step_reads(step)}
+        used |= {plan.mask.tile} if plan.mask is not None else set()
         found = [
             tile_of(step)
-            for steps in self.plan.levels[: self.last]
+            for steps in plan.levels[: self.last]
             for step in steps
-            if not isinstance(step, Store) and tile_of(step) != self.plan.beside
+            if not isinstance(step, Store) and tile_of(step) in used
         ]
         return list(dict.fromkeys(found))
 
@@ -264,20 +297,49 @@ class AttentionPrinter(AttentionParts):
             self._advance()
             self.source.add("scored = []")
 
+    def _load_turned(self, name: str, text: str) -> str:
+        """The call that loads queries or keys with their depth on the partitions."""
+        if self.plan.loads_turned:
+            return f"load_turned({name}, {text})"
+        return call_loader(name, text, self.plan.rows_each)
+
     def _queries(self) -> None:
         self._tile(self.source, "q_turned", "(PARTITIONS, depth_tiles, num_queries)", self.dtype)
+        self._fill_beside("q_turned")
         every = Window(count="num_queries")
         text = self.q.text(layout_of(self.plan.q), self.loops.windows(every, Window(count="depth")))
-        self.source.add(call_loader("q_turned", text, self.plan.rows_each))
+        self.source.add(self._load_turned("q_turned", text))
+
+    def _fill_beside(self, name: str) -> None:
+        """What lies beside the depth of queries or keys: positions, and what they are times."""
+        slope = self.plan.slope
+        if slope is None:
+            return
+        add, is_keys = self.source.add, name == "k_turned"
+        add(
+            f"nisa.memset(dst={name}[:, depth_tiles - 1, :], value={0.0 if is_keys else 1.0},"
+            " engine=nisa.engine.gpsimd)"
+        )
+        at = "slope_row % PARTITIONS"
+        add(f"{name[0]}_row = {name}[{at} : {at} + 1, depth_tiles - 1, :]")
+        if is_keys:
+            add(f"nisa.iota(dst=k_row, pattern=[[{slope.step}, num_keys]], offset=0)")
+            return
+        add(
+            f"nisa.tensor_scalar(dst=q_row, data=q_row, op0=nl.multiply,"
+            f" operand0={slope.tile.name}[{at} : {at} + 1], op1=nl.multiply,"
+            f" operand1=1.0 / {self.scope.number(slope.factor)})"
+        )
 
     def _keys_and_values(self) -> None:
         whole = Window(count="num_keys")
         self.source.note("Keys with their depth on the partitions, values with the keys there.")
         self._tile(self.source, "k_turned", "(PARTITIONS, depth_tiles, num_keys)", self.dtype)
+        self._fill_beside("k_turned")
         text = self.k.text(
             layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
         )
-        self.source.add(call_loader("k_turned", text, self.plan.rows_each))
+        self.source.add(self._load_turned("k_turned", text))
         shape, part = "(PARTITIONS, key_tiles, value_depth)", "v_kept"
         if self.plan.scale is not None:
             shape, part = "(PARTITIONS, key_tiles, value_depth + 1)", "v_kept[:, :, :value_depth]"
@@ -285,7 +347,7 @@ class AttentionPrinter(AttentionParts):
         text = self.v.text(
             layout_of(self.plan.v), self.loops.windows(whole, Window(count="value_depth"))
         )
-        self.source.add(f"load_blocks({part}, {text})")
+        self.source.add(f"load_{'runs' if self.plan.has_runs else 'blocks'}({part}, {text})")
         if self.plan.scale is not None:
             self.source.note("A column of ones adds up the weights.")
             self.source.add(
@@ -309,6 +371,9 @@ class AttentionPrinter(AttentionParts):
             source.add("scores = []")
         else:
             self._tile(source, "scores", "(rows, num_keys)", "nl.float32")
+        for step in plan.mask.steps if plan.mask is not None else ():
+            if isinstance(step, Load):
+                self._step_in_block(step, printer)
         with source.block("for n0 in range(0, num_keys, BANK):"):
             source.add("cols = min(BANK, num_keys - n0)")
             self._tile(source, "product", "(rows, cols)", "nl.float32", memory="psum")
@@ -318,6 +383,7 @@ class AttentionPrinter(AttentionParts):
                     "nisa.nc_matmul(dst=product, stationary=q_turned[:size, k, :],"
                     " moving=k_turned[:size, k, n0 : n0 + cols])"
                 )
+            self._add_mask(source, printer)
             if in_psum:
                 self._hide(source)
                 source.add("scores.append(product)")
@@ -328,7 +394,7 @@ class AttentionPrinter(AttentionParts):
                     self._step_in_block(step, printer)
         source.add("return scores")
         self.factors = scope.given
-        given = ["masks"] * bool(self._selects())
+        given = ["masks"] * bool(self._selects()) + ["identity"] * (plan.mask is not None)
         given += [*self.parts.values(), *(t.name for t in self._kept())]
         given += [*self.positions.values(), *self.factors]
         self.helpers.add()
@@ -337,6 +403,20 @@ class AttentionPrinter(AttentionParts):
             f"def {self.score}({', '.join(['q_turned', 'k_turned', *given, 'depth'])}):"
         )
         self.helpers.lines.extend(source.lines)
+
+    def _add_mask(self, source: Source, printer: StepPrinter) -> None:
+        """Adds what hides keys by a product with the identity."""
+        mask = self.plan.mask
+        if mask is None:
+            return
+        for step in mask.steps:
+            if not isinstance(step, Load):
+                printer.print(step, self.last)
+        source.note("The product with the identity adds the mask to what is in PSUM.")
+        source.add(
+            "nisa.nc_matmul(dst=product, stationary=identity[:rows, :rows],"
+            f" moving={printer.ref(mask.tile, self.last)})"
+        )
 
     def _hide(self, source: Source) -> None:
         """Adds what puts hidden keys far below all others: a product with the identity."""

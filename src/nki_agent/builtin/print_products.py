@@ -93,6 +93,13 @@ LOAD_SHORT = '''def load_short_rows(dst, src, each):
                     nisa.nc_transpose(dst=turned[:, e, :], data=tile[:, e0 + e, k0 : k0 + size])
                 nisa.tensor_copy(dst=block[:, e0 : e0 + count, :], src=turned)
 '''
+LOAD_TURNED = '''def load_turned(dst, src):
+    """Loads src [M, K] into dst [128, block of K, M]; the DMA engines turn it on the way."""
+    depth = src.shape[1]
+    for k0 in range(0, depth, PARTITIONS):
+        size = min(PARTITIONS, depth - k0)
+        nisa.dma_transpose(dst=dst[:size, k0 // PARTITIONS, :], src=src[:, k0 : k0 + size])
+'''
 TURN = '''def turn(dst, tile):
     """Writes the transpose of tile [M, K] into dst [128, block of K, M]."""
     rows, depth = tile.shape
@@ -111,6 +118,24 @@ TURN = '''def turn(dst, tile):
         nisa.nc_transpose(dst=turned[:, 0, :], data=tile[:, whole * PARTITIONS :])
         nisa.tensor_copy(dst=dst[:size, whole : whole + 1, :], src=turned)
 '''
+
+
+def steps_version(helper: str) -> str:
+    """A helper that turns columns in steps, as `load_runs` puts the rows that they meet."""
+    changes = {
+        "def turn(": "def turn_steps(",
+        "Writes the transpose of tile [M, K] into dst [128, block of K, M].": (
+            "As turn, where each partition takes columns that follow each other."
+        ),
+        "            start = (k0 + k) * PARTITIONS\n": (
+            "            cols = tile[:, k0 + k : whole * PARTITIONS : whole]\n"
+        ),
+        "data=tile[:, start : start + PARTITIONS]": "data=cols",
+    }
+    for old, new in changes.items():
+        helper = helper.replace(old, new)
+    return helper
+
 
 LEAVE_SPLIT = '''def leave_split(dst, src):
     """Writes src as a sum of two bfloat16 numbers: rounded, and what the rounding left."""
@@ -208,6 +233,10 @@ class _Needs:
     blocks: bool = False
     short: bool = False
     runs: bool = False
+    steps: bool = False
+    """Weights that are turned as values in runs need them."""
+    by_dma: bool = False
+    """Rows of 16 bits that DMA turns."""
     bands: bool = False
     """Inputs and weights of convolutions."""
 
@@ -235,17 +264,34 @@ def helpers_of(plan: Plan) -> list[str]:
             case SmallProductPlan():
                 plain.turns |= stage.x_each == 1
                 plain.short |= stage.x_each > 1
-            case AttentionPlan() | ChainPlan():
+            case AttentionPlan():
+                by_dma = stage.loads_turned
+                plain.blocks |= not stage.has_runs
+                plain.runs |= stage.has_runs
+                plain.steps |= stage.has_runs
+                plain.turns |= not (stage.is_turned or (by_dma and stage.has_runs))
+                plain.by_dma |= by_dma
+                plain.short |= stage.rows_each > 1 and not by_dma
+            case ChainPlan():
                 plain.turns = plain.blocks = True
                 plain.short |= stage.rows_each > 1
             case _:
                 pass
-    turning = plain.turning()
+    turning, steps = plain.turning(), [steps_version(TURN)] * plain.steps
+    if plan.leaving is Leaving.SCALAR:
+        turning, steps = turning + steps, []
     if turning and plan.leaving is not Leaving.VECTOR:
         copy = "nisa.tensor_copy(dst="
         turning = [helper.replace(copy, "leave_psum(dst=") for helper in turning]
         turning.insert(0, LEAVE_PSUM[plan.leaving])
-    found = [LOAD_BLOCKS] * plain.blocks + [runs_version(LOAD_BLOCKS)] * plain.runs + turning
+    # What few queries turn is short: not worth a share for two engines.
+    turning += steps
+    found = (
+        [LOAD_TURNED] * plain.by_dma
+        + [LOAD_BLOCKS] * plain.blocks
+        + [runs_version(LOAD_BLOCKS)] * plain.runs
+        + turning
+    )
     found += [SPLIT] * (split.blocks or split.runs or split.bands)
     found += [LOAD_BLOCKS_SPLIT] * split.blocks
     found += [runs_version(LOAD_BLOCKS_SPLIT)] * split.runs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -16,6 +15,7 @@ from nki_agent.builtin.regions import Axis, Regions, Window, access_pattern, tim
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import (
     Access,
+    Copy,
     Kind,
     Load,
     Step,
@@ -188,7 +188,7 @@ class RowsPrinter:
         if level == self.row_level and self.phases is not None and self.plan.total is None:
             self.phases.call(self.source, self._text_of)
             return
-        self._steps(self.plan.levels[level], level)
+        self._steps(level)
         if level == self.row_level and self.plan.passes:
             self._passes()
             return
@@ -211,13 +211,33 @@ class RowsPrinter:
                 self.source.add("cols = min(COL_BLOCK, num_cols - c0)")
             self._level(level + 1)
 
-    def _steps(self, steps: Sequence[Step], level: int) -> None:
+    def _steps(self, level: int) -> None:
+        """The steps of one level."""
+        steps = self.plan.levels[level]
+        if level == self.row_level and self._is_moved():
+            moves = [step for step in steps if isinstance(step, Load | Store)]
+            src, dst = (self._text_of(step) for step in moves)
+            self.source.note("From HBM to HBM: no engine needs to see it.")
+            self.source.add(f"nisa.dma_copy(dst={dst}, src={src})")
+            return
         for is_apart, run in groupby(steps, lambda step: self.plan.is_apart and takes_rows(step)):
             if is_apart and level == self.row_level:
                 self.steps.print_apart(list(run), level)
                 continue
             for step in run:
                 self._step(step, level)
+
+    def _is_moved(self) -> bool:
+        """Whether what a tile loads is stored, perhaps in another dtype, and that is all."""
+        plan = self.plan
+        match plan.levels[self.row_level]:
+            case [Load(dst=tile, lookup=None), Store(src=stored)]:
+                is_same = tile == stored
+            case [Load(dst=tile, lookup=None), Copy(dst=cast, src=src), Store(src=stored)]:
+                is_same = tile == src and cast == stored
+            case _:
+                return False
+        return is_same and tile.kind is Kind.FULL and not (plan.total or plan.passes or plan.kept)
 
     def _middle(self) -> None:
         """Tiles of rows that each hold several elements of the axis in the middle."""

@@ -64,6 +64,7 @@ from nki_agent.builtin.print_small_attention import (
 )
 from nki_agent.builtin.print_small_products import SmallProductPrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
+from nki_agent.builtin.print_turned_attention import TurnedAttentionPrinter
 from nki_agent.builtin.reorder_plan import ReorderPlan
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.shared_functions import SharedFunctions
@@ -271,7 +272,8 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             printer = _convolution_printer(stage)
             printer(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case AttentionPlan():
-            AttentionPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
+            attention = TurnedAttentionPrinter if stage.is_turned else AttentionPrinter
+            attention(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case SmallAttentionPlan():
             small = SmallAttentionPrinter
             small(stage, source, scope, helpers=helpers, prefix=prefix).print()

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nki_agent.builtin.align import joins
-from nki_agent.builtin.balance import Estimate, balance
+from nki_agent.builtin.balance import Estimate, balance, find_cuts
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.choices import Choices
+from nki_agent.builtin.choices import Choices, Phases
 from nki_agent.builtin.graph import ELEMENTWISE, PRODUCTS, Graph, Op, UnsupportedError
 from nki_agent.builtin.plan import MatmulPlan, RowsPlan, RowTail, Stored
 from nki_agent.builtin.products import MatmulPlanner
@@ -161,9 +161,19 @@ class ProductRowsPlanner(MatmulPlanner):
         last = self._spread_block(
             [with_tiles(step, new) for step in plan.levels[-1] if step is not store], rows
         )
-        tail = RowTail(whole=whole, block=block, levels=rows.levels, cuts=rows.cuts)
+        cuts = self._cuts([with_tiles(step, {block: whole.dst}) for step in last], rows)
+        tail = RowTail(whole=whole, block=block, levels=rows.levels, cuts=cuts)
         title = f"{plan.title}, {rows.title}" if plan.title else rows.title
         return replace(plan, title=title, levels=(*plan.levels[:-1], last), tail=tail)
+
+    def _cuts(self, leaving: Sequence[Step], rows: RowsPlan) -> tuple[int, ...]:
+        """Where phases of the pass begin, also for engines that have the product's tiles before."""
+        if self.rows.choices.phases is Phases.NONE:
+            return rows.cuts
+        estimate = Estimate(self.chip, max(rows.cols), len(rows.cols))
+        found = find_cuts([*leaving, *rows.levels[-1]], estimate, Phases.NEEDED)
+        more = {cut - len(leaving) for cut in found if cut > len(leaving)}
+        return rows.cuts if more <= set(rows.cuts) else tuple(sorted({*rows.cuts, *more}))
 
     def _spread_block(self, steps: list[Step], rows: RowsPlan) -> tuple[Step, ...]:
         """Give what leaves PSUM to engines that have time beside the pass."""
