@@ -135,7 +135,7 @@ class UserSampler:
     sources: tuple[Source, ...]
     variation: Variation = Variation.FULL
     is_distinct: bool = False
-    """Whether no row of a float32 input holds a value twice, as outputs that are indices need."""
+    """Whether no row of a float32 input holds a value twice, as places in an order need."""
 
     def draw(
         self, seed: int, scale: FamilyScale, *, factor: float | None = None

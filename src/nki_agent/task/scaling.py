@@ -168,7 +168,10 @@ def _sink(state: Calibration, rung: FamilyScale, *, factor: float, slack: float)
     """The same with rows far below zero, where honest kernels need no wider limits for it."""
     if rung.offset:
         tries = [replace(rung, sunk=SUNK)]
-        if state.tolerance in {ToleranceClass.EX, ToleranceClass.IX}:
+        # In 16 bits, values so far from zero are all one: none has a place of its own.
+        has_places = state.orders and any(o.dtype.is_integer for o in state.shapes.results)
+        is_exact = state.tolerance in {ToleranceClass.EX, ToleranceClass.IX}
+        if is_exact and not (has_places and is_narrow(state.shapes)):
             far = FAR_ORDERED if state.orders else FAR_EXACT
             tries.insert(0, replace(rung, offset=far, sunk=-far))
     elif rung.outlier and any(source.is_shiftable for source in state.sampler.sources):
