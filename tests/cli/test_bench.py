@@ -164,7 +164,7 @@ def test_missing_pytorch_is_told_before_a_run_begins(
         patched.setitem(sys.modules, "torch", None)  # as Python does where an import is barred
         called = call("bench", "run", "--task", EASY[0], "--runs", tmp_path / "runs")
     assert called.code == 2
-    assert "pip install 'nki-agent[torch]'" in called.err
+    assert "pip install '.[torch]'" in called.err
     assert not (tmp_path / "runs").exists()
 
 

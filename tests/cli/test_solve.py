@@ -249,4 +249,4 @@ def test_missing_torch_names_the_extra(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_text("import torch\n")
     called = call("solve", path, "--runs", tmp_path / "runs")
     assert called.code == 2
-    assert "pip install 'nki-agent[torch]'" in called.err
+    assert "pip install '.[torch]'" in called.err

@@ -74,3 +74,11 @@ def test_lint_counts_what_it_could_not_read_and_no_findings_of_it(tmp_path: Path
     assert "1 file, 1 could not be read" in found.err
     both = call("task", "lint", broken, write_fit(tmp_path))
     assert "2 files, 0 findings, 1 could not be read" in both.err
+
+
+def test_fault_of_one_of_several_files_names_the_file(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.py"
+    empty.write_text(write_fit(tmp_path).read_text().replace("(40, 96)", "(0, 96)"))
+    found = call("task", "lint", write_fit(tmp_path), empty)
+    assert found.code == 2
+    assert "error: empty.py: the input" in found.err

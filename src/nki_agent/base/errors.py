@@ -33,6 +33,7 @@ class TaskError(NkiAgentError):
     def __init__(self, message: str, *, hint: str = "") -> None:
         """Join message and hint in one readable text."""
         super().__init__(message if not hint else f"{message}\n  hint: {hint}")
+        self.message = message
         self.hint = hint
 
 

@@ -10,6 +10,7 @@ import typer
 from nki_agent.base.clock import SystemClock
 from nki_agent.base.counting import count_of
 from nki_agent.base.diagnostic import clean
+from nki_agent.base.errors import UsageError
 from nki_agent.base.writing import writing
 from nki_agent.cli.command import ExitCode, guard
 from nki_agent.cli.data_solve import SEED_0_HELP, Workers, choose_workers
@@ -90,7 +91,8 @@ def _build(wish: Wish, *, freeze: Path | None, as_json: bool) -> ExitCode:
     try:
         built = build(wish, Listener(step=step, tell=lambda text: say(f"note: {clean(text)}")))
     except BaseException as error:
-        if any(wish.out.glob(f"{JOURNAL}*")):
+        # What is refused as it begins has its own hint, and looked at nothing.
+        if not isinstance(error, UsageError) and any(wish.out.glob(f"{JOURNAL}*")):
             kept = f"what was looked at is kept in `{wish.out}`: `--resume` goes on with it"
             error.add_note(kept)
         raise

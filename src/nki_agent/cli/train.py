@@ -356,5 +356,5 @@ def require_packages() -> None:
     if missing:
         raise UsageError(
             f"training needs {', '.join(missing)}",
-            hint="install the extra: pip install 'nki-agent[train]'",
+            hint="in the checkout: `make setup`, or pip install '.[train]'",
         )

@@ -131,7 +131,7 @@ def make_counter(folder: Path | None) -> tuple[str, CountTokens]:
     except ImportError as error:
         raise UsageError(
             "counting by a tokenizer needs the package `tokenizers`",
-            hint="install `nki-agent[hf]`, or leave `--tokenizer` out",
+            hint="`pip install '.[hf]'` in the checkout, or leave `--tokenizer` out",
         ) from error
     file = folder / "tokenizer.json" if folder.is_dir() else folder
     try:

@@ -53,7 +53,7 @@ def require_packages(packages: tuple[str, ...], *, model: str, extra: str) -> No
     if missing:
         raise UsageError(
             f"`--model {model}` needs {' and '.join(missing)}, not installed here",
-            hint=f"pip install 'nki-agent[{extra}]'",
+            hint=f"in the checkout: pip install '.[{extra}]'",
         )
 
 

@@ -62,7 +62,7 @@ def mcp(
     except ModuleNotFoundError as error:
         raise UsageError(
             f"`nki-agent mcp` needs the package `{error.name}`",
-            hint="pip install 'nki-agent[mcp]'",
+            hint="in the checkout: pip install '.[mcp]'",
         ) from error
     trusted = trust_tasks or http is None
     limits = FarmLimits(allow_unsandboxed=allow_unsandboxed)

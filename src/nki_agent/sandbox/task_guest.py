@@ -38,7 +38,6 @@ from nki_agent.task.task import ShapeSet, Task
 from nki_agent.task.trial import shapes_named
 
 Array = NDArray[Any]
-HINT_MARK: Final = "\n  hint: "
 FOLDER: Final = Path("/task")
 """Where a task's text seems to lie; there is no such folder."""
 
@@ -117,8 +116,7 @@ class TaskGuest:
         try:
             reply: msgspec.Struct = self._reply(asked)
         except TaskError as error:
-            message = str(error).removesuffix(HINT_MARK + error.hint)
-            reply = FaultReply(message=message, hint=error.hint)
+            reply = FaultReply(message=error.message, hint=error.hint)
         except WireError as error:
             reply = FaultReply(message=f"it gives {error}")
         return msgspec.msgpack.encode(reply)

@@ -7,12 +7,14 @@ must not depend on anything but its arguments.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from nki_agent.base.errors import TaskError, UnfitTaskError
 from nki_agent.base.hashes import hash_text
 from nki_agent.base.seeds import seed_for
 from nki_agent.task.arguments import (
@@ -67,6 +69,24 @@ def load_task(path: Path, *, name: str | None = None, handed: HandedFiles | None
     Raises:
         TaskError: the file cannot be used; the message says what was found and what to do.
     """
+    with _naming(path):
+        return _load(path, name, handed)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Say in which file a fault is, where its message does not."""
+    try:
+        yield
+    except UnfitTaskError:
+        raise
+    except TaskError as error:
+        if path.name in error.message:
+            raise
+        raise TaskError(f"{path.name}: {error.message}", hint=error.hint) from error
+
+
+def _load(path: Path, name: str | None, handed: HandedFiles | None) -> Task:
     user = read_user_file(path, handed=handed)
     form = find_form(user)
     seed = seed_for(0, hash_text(user.source))

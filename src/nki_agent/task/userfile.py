@@ -30,7 +30,7 @@ ONE_AT_A_TIME = threading.RLock()
 """Held while user code runs, or what belongs to the process (PyTorch's settings, chance) is set."""
 SOURCE_BYTES_MAX = 1 << 20
 """Of a task file: each of its bytes takes Python a microsecond or two to compile."""
-INSTALL_TORCH = "install PyTorch: `pip install 'nki-agent[torch]'`"
+INSTALL_TORCH = "install PyTorch, in the checkout: `pip install '.[torch]'`"
 
 
 @dataclass(slots=True, kw_only=True)
