@@ -49,7 +49,7 @@ _MATRIX_RANK = 2
 _ONE_BYTE = 1
 AVERAGE_SHARE = 0.3
 """Part of the average row's norm that the typical row's is at least taken to be."""
-VANISHED = 1e-4
+VANISHED = 1e-9
 """A row that is so small beside the typical one has cancelled, or holds nothing."""
 OWN_FLOOR = 0.1
 """Part of the root mean square that an element's own size is at least taken to be."""

@@ -163,12 +163,10 @@ def _settle(
     loading: Loading, shapes: ShapeSet, sampler: UserSampler, record: Record
 ) -> Calibration:
     wanted = loading.form.settings.tolerance
-    has_places = any(o.dtype.is_integer for o in shapes.results)
-    is_distinct = wanted is ToleranceClass.IX or (record.orders and has_places)
     return calibrate(
         Calibration(
             shapes=shapes,
-            sampler=replace(sampler, is_distinct=is_distinct),
+            sampler=replace(sampler, is_distinct=wanted is ToleranceClass.IX),
             tolerance=wanted or choose_tolerance(shapes, record),
             is_fixed=wanted is not None,
             seed=seed_for(loading.seed, "calibration"),
@@ -176,7 +174,7 @@ def _settle(
             has_matmul=record.has_matmul,
             reduces=record.reduces,
             compares=record.compares,
-            orders=record.orders or has_places,
+            orders=record.orders or any(o.dtype.is_integer for o in shapes.results),
             weighs=record.weighs and record.has_matmul,
             picks=record.picks,
             cancels=not CANCELLING.isdisjoint(record.ops),

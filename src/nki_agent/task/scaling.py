@@ -168,10 +168,12 @@ def _sink(state: Calibration, rung: FamilyScale, *, factor: float, slack: float)
     """The same with rows far below zero, where honest kernels need no wider limits for it."""
     if rung.offset:
         tries = [replace(rung, sunk=SUNK)]
-        # In 16 bits, values so far from zero are all one: none has a place of its own.
+        # So far from zero, values of a row become equal where nothing keeps them apart, and in 16
+        # bits all do: then none has a place of its own.
         has_places = state.orders and any(o.dtype.is_integer for o in state.shapes.results)
+        keeps_places = state.sampler.is_distinct and not is_narrow(state.shapes)
         is_exact = state.tolerance in {ToleranceClass.EX, ToleranceClass.IX}
-        if is_exact and not (has_places and is_narrow(state.shapes)):
+        if is_exact and (keeps_places or not has_places):
             far = FAR_ORDERED if state.orders else FAR_EXACT
             tries.insert(0, replace(rung, offset=far, sunk=-far))
     elif rung.outlier and any(source.is_shiftable for source in state.sampler.sources):
