@@ -61,7 +61,7 @@ def test_directory_without_a_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_extra_names_the_command() -> None:
-    with pytest.raises(UsageError, match=r"pip install 'nki-agent\[agent\]'"):
+    with pytest.raises(UsageError, match=r"pip install '.\[agent\]'"):
         require_packages(("no_such_package",), model="anthropic/x", extra="agent")
 
 
