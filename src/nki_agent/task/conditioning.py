@@ -75,7 +75,7 @@ def compare_fairly(
     except TaskError:
         return found
     rounded = round_results(shapes, wanted)
-    rough = _Rough(trial, shapes, inputs, own) if own is not single else None
+    rough = _Rough(trial, shapes, inputs, own)
     context = Context(inputs=inputs, family=trial.family)
     for output in near:
         name, limits = output.name, trial.tolerance(task, output).decided
@@ -91,7 +91,7 @@ def compare_fairly(
         judge = partial(judge, tolerance=limits.loosened(slack) if slack > 1.0 else limits)
         if slack > 1.0:
             found[name] = judge(actual[name], context=context)
-        if not found[name].right and rough is not None:
+        if not found[name].right:
             for settled in _settle_rows(wanted[name], actual[name], rough.list_runs(name)):
                 compared = judge(settled, context=context)
                 if compared.right:
@@ -101,7 +101,7 @@ def compare_fairly(
 
 
 class _Rough:
-    """Runs in the task's own 16 or 8 bits, the later ones on inputs that were rounded once more.
+    """Runs in the task's own dtype; in 16 or 8 bits more, on inputs that were rounded once more.
 
     A kernel may round its inputs after a scale, and what comes of them at other places than the
     reference: each run turns other ties around.
@@ -117,7 +117,7 @@ class _Rough:
 
     def list_runs(self, name: str) -> Iterator[Array]:
         """One output of each run; they are made as they are asked for."""
-        for number in range(NUM_RUNS):
+        for number in range(NUM_RUNS if is_narrow(self._shapes) else 1):
             if number == len(self._made):
                 try:
                     self._made.append(self._run(number))
