@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from nki_agent.builtin.choices import PROVEN, Choices, Phases, Value, list_changes
+from nki_agent.builtin.choices import PLAIN, PROVEN, Choices, Phases, Value, list_changes
 from nki_agent.builtin.search import Course, Result, Search, SearchBudget, describe_course
 from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
@@ -16,7 +16,7 @@ from nki_agent.verify.verdict import Stage
 from tests.builtin.conftest import MakeTask
 from tests.builtin.operators import Operator
 
-CHANGES = [{name: value} for name, value in list_changes(Choices())]
+CHANGES = [*({name: value} for name, value in list_changes(Choices())), PLAIN.changes()]
 OPERATORS = (
     Operator("rows", "F.gelu(torch.softmax(x * y, -1) + x)", ((300, 190), (190,))),
     Operator("linear", "F.silu(F.linear(x, y, z)) + x.sum(0)[0]", ((200, 96), (600, 96), (600,))),
@@ -39,6 +39,18 @@ def test_kernel_of_any_choice_is_right(
     for source in sources:
         verdict = judges[Target.TRN2].judge(Kernel.from_text(source), task, root_seed=1)
         assert verdict.stage is Stage.RIGHT, (verdict.diagnostics, source)
+
+
+@pytest.mark.parametrize("operator", OPERATORS[:2], ids=lambda o: o.name)
+def test_plain_kernel_is_one_loop_whose_tiles_are_in_sbuf(
+    operator: Operator, make_task: MakeTask
+) -> None:
+    source = write_kernel(make_task(operator.source("float32")), Target.TRN2, choices=PLAIN)
+    chosen = write_kernel(make_task(operator.source("float32")), Target.TRN2)
+    assert "gpsimd" in chosen or "phase" in chosen or "nl.psum" in chosen
+    assert "gpsimd" not in source
+    assert "phase" not in source
+    assert ("nl.psum" in source) == (operator.name == "linear")
 
 
 def write(choices: Choices) -> str:

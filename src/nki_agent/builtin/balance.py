@@ -64,6 +64,8 @@ class Estimate:
     """Shape sets that a number has a value for."""
     is_packed: bool = False
     """A partition holds several rows: no row sums on the Scalar Engine."""
+    shares: bool = True
+    """Whether engines share the steps; else each has the engine that is its by default."""
 
     def engine(self, step: Step) -> Engine:
         """The engine that runs a step."""
@@ -169,6 +171,8 @@ def balance(
     `floor_ns` is the time that DMA needs for the tile: engines faster than that gain nothing.
     `busy` is what engines have to do for the tile beside these steps.
     """
+    if not estimate.shares:
+        return list(steps)
     base = dict(busy or {})
     names = dict(scratch)
     negated = {s.data: s.dst for s in steps if isinstance(s, Scale) and _negates(s)}

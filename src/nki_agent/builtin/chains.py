@@ -345,7 +345,7 @@ class ChainPlanner(AttentionPlanner):
             product = kept[product]
         columns, levels[-1] = take_columns(levels[-1])
         bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
-        estimate = Estimate(self.chip, bank, len(self.captured.graphs))
+        estimate = Estimate(self.chip, bank, len(self.captured.graphs), shares=choices.sharing)
         paced = Pacer(
             estimate=estimate,
             floor_ns=0.0,

@@ -46,6 +46,8 @@ class Choices:
     needs."""
     sbuf_share: float = 0.9
     """Part of SBUF that a plan may fill by its own count."""
+    sharing: bool = True
+    """Whether the engines share the steps of a tile, else each has the engine that it has alone."""
     phases: Phases = Phases.NEEDED
     """How the steps of a tile are cut, so that engines need not wait for each other."""
     short_tiles: bool = False
@@ -106,6 +108,10 @@ class Choices:
             TypeError: a choice that there is not.
         """
         return replace(self, **dict(changes))  # type: ignore[arg-type]
+
+
+PLAIN = Choices(sharing=False, phases=Phases.NONE, parking=False, packing=False)
+"""What is easiest to read: steps in their order, tiles in SBUF, nothing for an engine's sake."""
 
 
 OPTIONS: Mapping[str, tuple[Value, ...]] = {

@@ -8,10 +8,11 @@ that each read one operand. The faster way is taken, by estimates; the cost mode
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nki_agent.builtin.align import group_size
 from nki_agent.builtin.balance import Estimate, balance
+from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import UnsupportedError
 from nki_agent.builtin.plan import RowsPlan
 from nki_agent.builtin.row_bytes import BUFFERS, bytes_of
@@ -67,10 +68,16 @@ def takes_rows(step: Step) -> bool:
 
 
 def spread_apart(
-    steps: Sequence[Step], chip: ChipSpec, space: Space, each: int, names: Mapping[str, int]
+    steps: Sequence[Step],
+    chip: ChipSpec,
+    space: Space,
+    each: int,
+    names: Mapping[str, int],
+    choices: Choices,
 ) -> list[Step]:
     """Even queues for the engines, of steps that go row by row where they take values of rows."""
-    spread = balance(steps, _estimate(chip, space, each), floor_ns=0.0, scratch=names)
+    estimate = replace(_estimate(chip, space, each), shares=choices.sharing)
+    spread = balance(steps, estimate, floor_ns=0.0, scratch=names)
     return [_on_columns(step) for step in spread]
 
 

@@ -177,7 +177,8 @@ class ProductRowsPlanner(MatmulPlanner):
 
     def _spread_block(self, steps: list[Step], rows: RowsPlan) -> tuple[Step, ...]:
         """Give what leaves PSUM to engines that have time beside the pass."""
-        estimate = Estimate(self.chip, max(rows.cols), len(rows.cols))
+        sharing = self.rows.choices.sharing
+        estimate = Estimate(self.chip, max(rows.cols), len(rows.cols), shares=sharing)
         names = {tile.name: 1 for level in rows.levels for s in level for tile in step_writes(s)}
         busy = estimate.loads(rows.levels[-1])
         return tuple(balance(steps, estimate, floor_ns=0.0, scratch=names, busy=busy))

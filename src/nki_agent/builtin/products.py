@@ -169,7 +169,9 @@ class MatmulPlanner:
         if self.group.loop:
             return levels
         bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
-        estimate = Estimate(self.chip, min(cols, bank), len(self.captured.graphs))
+        estimate = Estimate(
+            self.chip, min(cols, bank), len(self.captured.graphs), shares=choices.sharing
+        )
         taken = [stored.name for stored in self.buffers.values()]
         dtype = product_dtype(self.graph, self.node)
         return pace_epilogue(levels, estimate, choices, taken=taken, depth=depth, dtype=dtype)

@@ -320,7 +320,7 @@ class RowsPlanner:
             load=lambda source, place: self._load(lowering, space, source, walks[source], place),
             store=lambda node: self._store(lowering, space, node),
         )
-        estimate = Estimate(self.chip, block, len(space.sizes))
+        estimate = Estimate(self.chip, block, len(space.sizes), shares=self.choices.sharing)
         levels = pace_strips(lowering, row_level, estimate, may_park=self.choices.parking)
         return RowsPlan(
             title=describe(self.captured, self.group.nodes),
@@ -415,7 +415,7 @@ class RowsPlanner:
         names = lowering.taken_names
         cuts: tuple[int, ...] = ()
         if is_apart and each is not None:
-            levels[-1] = spread_apart(levels[-1], self.chip, space, each, names)
+            levels[-1] = spread_apart(levels[-1], self.chip, space, each, names, self.choices)
         else:
             levels[-1], cuts = self._spread(space, levels[-1], block, names, each)
             levels = keep_vectors(levels, names)
@@ -469,7 +469,9 @@ class RowsPlanner:
         """Give the engines even queues, and cut phases where there are many tiles."""
         cols = max(group_size(space.groups[-1], space.sizes))
         width = (cols if block is None else min(block, cols)) * (each or 1)
-        estimate = Estimate(self.chip, width, len(space.sizes), each is not None)
+        estimate = Estimate(
+            self.chip, width, len(space.sizes), each is not None, self.choices.sharing
+        )
         moved = sum(
             width * self.chip.partitions * tile.dtype.itemsize
             for step in steps
