@@ -128,7 +128,6 @@ def test_short_row_is_judged_too(row: CorpusTask, solution: Solution, desk: Desk
     assert find_faults(made, row, solution) == []
     (proof,) = made.proofs
     assert proof.kernel_sha256 == found.kernel_sha256
-    assert found.num_tokens <= 2 * 256 + 8
 
 
 def test_kinds_that_need_a_model_are_not_made(

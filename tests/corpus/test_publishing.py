@@ -148,3 +148,13 @@ def test_tokens_are_counted_by_a_tokenizer_where_there_is_one(tmp_path: Path) ->
     assert count("a b a") == 3
     with pytest.raises(UsageError, match="no tokenizer"):
         make_counter(tmp_path / "elsewhere.json")
+
+
+def test_short_row_is_kept_if_the_tokenizer_finds_it_short(tmp_path: Path) -> None:
+    task = make_row("t0", "")
+    write_log(tmp_path, [make_chat(task, kind=Kind.SHORT, text="import nki\n" * 100)])
+    by_bytes = publish(tmp_path, [task], counter=COUNTER)
+    assert by_bytes.rows == 0
+    assert by_bytes.left_out == {"short: over 256 tokens in prompt or reply": 1}
+    by_lines = publish(tmp_path, [task], counter=("lines", lambda text: text.count("\n")))
+    assert by_lines.by_kind == {"short": 1}

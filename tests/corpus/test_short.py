@@ -3,8 +3,11 @@
 import ast
 
 from nki_agent.bench.suite import builtin_suite
+from nki_agent.builtin.choices import PLAIN
+from nki_agent.builtin.write import write_kernel
+from nki_agent.chip.spec import Target
 from nki_agent.corpus.record import Solution
-from nki_agent.corpus.short import short_form, shorten
+from nki_agent.corpus.short import is_short, short_form, shorten
 from nki_agent.task.loader import load_task
 from nki_agent.task.task import Task
 from tests.corpus.test_faults import KERNEL
@@ -39,14 +42,13 @@ def test_short_kernel_is_the_same_tree_without_its_texts() -> None:
     assert len(shorten(KERNEL)) < len(KERNEL)
 
 
-def test_what_does_not_fit_whole_is_not_made() -> None:
-    task, solution = find_task(), make_solution(KERNEL)
-    found = short_form(task, solution)
-    assert found is not None
+def test_short_form_is_the_plainest_kernel_and_the_short_prompt() -> None:
+    found = short_form(find_task(), make_solution(KERNEL))
     assert "return torch.rsqrt(x)" in found.prompt.user
-    assert short_form(task, solution, tokens_max=20) is None
-    assert short_form(task, make_solution(KERNEL + "x = 1\n" * 300)) is None
+    assert found.kernel == shorten(write_kernel(find_task(), Target.TRN2, choices=PLAIN))
 
 
-def test_tokens_are_counted_as_asked() -> None:
-    assert short_form(find_task(), make_solution(KERNEL), count=len) is None
+def test_both_prompt_and_reply_have_to_be_short() -> None:
+    assert is_short("a" * 256, "b" * 256, count=len)
+    assert not is_short("a" * 257, "b", count=len)
+    assert not is_short("a", "b" * 257, count=len)

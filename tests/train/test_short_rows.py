@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from nki_agent.chip.spec import Target
-from nki_agent.corpus.short import shorten
+from nki_agent.corpus.short import short_prompt, shorten
 from nki_agent.farm.local import LocalExecutor
 from nki_agent.train.shelf import Shelf
 from nki_agent.train.short_rows import (
@@ -15,7 +15,6 @@ from nki_agent.train.short_rows import (
     ShortRow,
     ShortTask,
     make_rows,
-    make_short_prompt,
 )
 from tests.train.world import KERNEL, make_world
 
@@ -35,7 +34,7 @@ def make_tasks(
         ShortTask(
             row=row if graph is None else msgspec.structs.replace(row, graph=graph),
             target=Target.TRN2,
-            prompt=make_short_prompt(shelf.take(row), Target.TRN2),
+            prompt=short_prompt(shelf.take(row).task, Target.TRN2),
             kernel=shorten(KERNEL.format(function=kernels[row.id])),
         )
         for row in shelf.rows

@@ -28,7 +28,7 @@ from nki_agent.corpus.desk import Desk
 from nki_agent.corpus.episodes import Setting, Told, tell
 from nki_agent.corpus.record import CorpusTask, Solution
 from nki_agent.corpus.repairing import make_repairs
-from nki_agent.corpus.short import short_form
+from nki_agent.corpus.short import BYTES_MAX, short_form
 from nki_agent.corpus.solving import look_at_perf, make_solution
 from nki_agent.corpus.speeding import make_optimization
 from nki_agent.corpus.workers import Answerer
@@ -152,8 +152,9 @@ def _make_optimize(order: MakeOrder, desk: Desk) -> Made:
 def _make_short(order: MakeOrder, desk: Desk) -> Made:
     task, target = desk.open(order.row), Target(order.solution.target)
     found = short_form(task, order.solution)
-    if found is None:
-        return _made(order, Kind.SHORT, skipped=Counter({"too long": 1}))
+    texts = (found.prompt.system + found.prompt.user, found.kernel)
+    if max(len(text.encode()) for text in texts) > BYTES_MAX:
+        return _made(order, Kind.SHORT, skipped=Counter({f"over {BYTES_MAX} bytes": 1}))
     seed = seed_for(order.root_seed, order.row.id, Kind.SHORT.value)
     verdict = desk.judge_for(target).judge(Kernel.from_text(found.kernel), task, root_seed=seed)
     if not verdict.right:

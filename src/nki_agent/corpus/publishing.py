@@ -24,6 +24,8 @@ from nki_agent.base.writing import path_error
 from nki_agent.corpus.chat import ESTIMATE, SCHEMA, ChatRow, CountTokens, Kind, count_row
 from nki_agent.corpus.making import Made
 from nki_agent.corpus.record import CorpusTask, Split
+from nki_agent.corpus.short import TOKENS_MAX as SHORT_TOKENS_MAX
+from nki_agent.corpus.short import is_short
 from nki_agent.corpus.stored import require_own
 from nki_agent.corpus.trajectories import LOG
 
@@ -101,6 +103,7 @@ def publish(
     hashes = {task.id: task.sha256 for task in tasks}
     discarded: Counter[str] = Counter()
     entries: list[Entry] = []
+    too_long = 0
     for line, made in read_log(folder / LOG):
         require_own((made,), hashes, path=folder / LOG)
         if made.task not in hashes:
@@ -108,12 +111,17 @@ def publish(
         for why, times in made.skipped.items():
             discarded[f"{made.kind.value}: {why}"] += times
         for number, row in enumerate(made.rows):
+            if row.kind is Kind.SHORT and not _is_short(row, count):
+                too_long += 1
+                continue
             tokens = row.num_tokens
             if name != ESTIMATE:
                 tokens = count_row(row.messages, row.tools, count)
             entries.append(_enter(row, line=line, number=number, tokens=tokens))
     entries.sort(key=lambda e: (places[e.task], tuple(Kind).index(e.kind), e.id))
     chosen, left_out = choose(entries, tokens_max=tokens_max)
+    if too_long:
+        left_out[f"short: over {SHORT_TOKENS_MAX} tokens in prompt or reply"] += too_long
     kernels = _write_all(folder, chosen, counted_by=name)
     stats = _sum_up(chosen, counted_by=name, tokens_max=tokens_max)
     stats = msgspec.structs.replace(
@@ -199,6 +207,11 @@ def cap(entries: Sequence[Entry], *, share: float, group: Callable[[Entry], str]
         for entry in sorted(rows, key=lambda e: hash_text(e.id))[: max(most, -(-len(rows) // 2))]
     }
     return [entry for entry in entries if entry.id in kept]
+
+
+def _is_short(row: ChatRow, count: CountTokens) -> bool:
+    *asked, reply = (message.content for message in row.messages)
+    return is_short("".join(asked), reply, count=count)
 
 
 def _enter(row: ChatRow, *, line: int, number: int, tokens: int) -> Entry:

@@ -1,8 +1,11 @@
 """Kernels in few tokens, for models that read and write little.
 
-Law: the short kernel is the solution without what Python does not run (comments, docstrings,
-blank lines), so it computes the same; the prompt is the agent's short one, so that a model meets
-the same words when it is measured. What does not fit whole is not made.
+The kernel is the built-in author's plainest: what it does for an engine's sake differs from task to
+task, makes kernels longer, and does not decide whether one is right.
+
+Law: the short kernel lacks what Python does not run (comments, docstrings, blank lines), so it
+computes the same; the prompt is the agent's short one, so that a model meets the same words when it
+is measured. What does not fit whole is not taught.
 """
 
 from __future__ import annotations
@@ -14,13 +17,18 @@ from typing import Final
 from nki_agent.agent.ablation import PromptKind, make_ablation
 from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.prompt import Prompt, make_prompt
+from nki_agent.builtin.choices import PLAIN
+from nki_agent.builtin.graph import UnsupportedError
+from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
-from nki_agent.corpus.chat import CountTokens, estimate_tokens
+from nki_agent.corpus.chat import CountTokens
 from nki_agent.corpus.record import Solution
 from nki_agent.task.task import Task
 
 TOKENS_MAX: Final = 256
-"""Of the prompt, and of the kernel."""
+"""Of the prompt, and of the reply."""
+BYTES_MAX: Final = 8 * TOKENS_MAX
+"""Of either: the tokenizers of large models have fewer than eight bytes of code in a token."""
 INDENT: Final = 4
 SHORT: Final = make_ablation(PromptKind.SHORT, None, mode=Mode.SINGLE_SHOT)
 
@@ -33,25 +41,29 @@ class ShortForm:
     kernel: str
 
 
-def short_form(
-    task: Task,
-    solution: Solution,
-    *,
-    tokens_max: int = TOKENS_MAX,
-    count: CountTokens = estimate_tokens,
-) -> ShortForm | None:
-    """The short form of a task and its solution; None where one of both is too long."""
-    prompt = make_prompt(
-        task,
-        target=Target(solution.target),
-        mode=Mode.SINGLE_SHOT,
-        limits=Limits(),
-        ablation=SHORT,
-    )
-    kernel = shorten(solution.kernel)
-    if count(prompt.system + prompt.user) > tokens_max or count(kernel) > tokens_max:
+def short_form(task: Task, solution: Solution) -> ShortForm:
+    """The short form of a solved task, however long."""
+    target = Target(solution.target)
+    kernel = _write_plain(task, target) or solution.kernel
+    return ShortForm(prompt=short_prompt(task, target), kernel=shorten(kernel))
+
+
+def short_prompt(task: Task, target: Target) -> Prompt:
+    """What a model is told of a task, single shot or loop."""
+    return make_prompt(task, target=target, mode=Mode.SINGLE_SHOT, limits=Limits(), ablation=SHORT)
+
+
+def is_short(prompt: str, reply: str, *, count: CountTokens, tokens_max: int = TOKENS_MAX) -> bool:
+    """Whether both are as short as a small model needs them."""
+    return max(count(prompt), count(reply)) <= tokens_max
+
+
+def _write_plain(task: Task, target: Target) -> str | None:
+    """The plainest kernel; None where only other choices can be written."""
+    try:
+        return write_kernel(task, target, choices=PLAIN)
+    except UnsupportedError:
         return None
-    return ShortForm(prompt=prompt, kernel=kernel)
 
 
 def shorten(source: str) -> str:

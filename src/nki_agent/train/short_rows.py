@@ -1,8 +1,5 @@
 """Dialogues in the short form: a task in a few lines, and the kernel that answers it.
 
-The kernels are the built-in author's plainest: what it does for an engine's sake differs from task
-to task, makes kernels longer, and does not decide whether one is right.
-
 Law: a kernel is taught only if the judge finds it right in its short form. A repair shows one or
 two kernels that the judge refuses, with the answers that the loop gives to them, and the right
 kernel, which alone is learned. A faulty kernel is that of another task of the same graph (of
@@ -20,21 +17,17 @@ from typing import Any, Final
 
 import msgspec
 
-from nki_agent.agent.episode import Limits, Mode
 from nki_agent.agent.judging import FarmJudging
-from nki_agent.agent.prompt import Prompt, make_prompt
+from nki_agent.agent.prompt import Prompt
 from nki_agent.agent.short import write_stage
 from nki_agent.base.seeds import rng_for, seed_for
-from nki_agent.builtin.choices import PLAIN
-from nki_agent.builtin.graph import UnsupportedError
-from nki_agent.builtin.write import write_kernel
 from nki_agent.chip.spec import Target
 from nki_agent.corpus.faults.planting import list_drafts
 from nki_agent.corpus.record import CorpusTask, Solution
-from nki_agent.corpus.short import SHORT, shorten
+from nki_agent.corpus.short import short_form
 from nki_agent.farm.executor import Executor
 from nki_agent.train.resizing import resize
-from nki_agent.train.shelf import Entry, Shelf
+from nki_agent.train.shelf import Shelf
 from nki_agent.verify.kernel import Kernel
 
 SINGLE: Final = "single"
@@ -80,28 +73,13 @@ def list_short(
     """The solved ones of `rows` in the short form, however long."""
     for row in rows:
         if (solution := solutions.get(row.id)) is not None:
-            target, entry = Target(solution.target), shelf.take(row)
+            found = short_form(shelf.take(row).task, solution)
             yield ShortTask(
                 row=row,
-                target=target,
-                prompt=make_short_prompt(entry, target),
-                kernel=shorten(_write_plain(entry, target) or solution.kernel),
+                target=Target(solution.target),
+                prompt=found.prompt,
+                kernel=found.kernel,
             )
-
-
-def _write_plain(entry: Entry, target: Target) -> str | None:
-    """The plainest kernel; None where only another choice can be written."""
-    try:
-        return write_kernel(entry.task, target, choices=PLAIN)
-    except UnsupportedError:
-        return None
-
-
-def make_short_prompt(entry: Entry, target: Target) -> Prompt:
-    """What a model is told of a task, single shot or loop."""
-    return make_prompt(
-        entry.task, target=target, mode=Mode.SINGLE_SHOT, limits=Limits(), ablation=SHORT
-    )
 
 
 def make_rows(
