@@ -1,7 +1,9 @@
 """A tokenizer of our own, learned from the texts that a model is trained on.
 
 Law: pieces may reach over blanks and punctuation but never over a line's end, so that a line which
-comes often is one token; every text comes back from its tokens as it was. Made for models with
+comes often is one token. What differs from task to task (the tiles and numbers that an instruction
+is given, what it computes) is apart, so that a word which a task says is the same token in a kernel,
+to be copied there. Every text comes back from its tokens as it was. Made for models with
 little room: general tokenizers write the same kernels in several times as many tokens.
 """
 
@@ -25,6 +27,15 @@ TEMPLATE: Final = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 """ChatML without tools: small models are shown none."""
+_APART: Final = "|".join(
+    (
+        r"\w+(?= = nl\.ndarray)",
+        r"(?<=op=nl\.|op0=nl\.|op1=nl\.)\w+",
+        r"(?<=dst=|src=|data=|data1=|data2=|operand0=|operand1=|scale=|bias=)[A-Za-z]\w*(?=[,)\[.])",
+        r"(?<![\w.])\d+\.\d+(?:e-?\d+)?",
+    )
+)
+"""Tiles, operators and numbers of instructions; numbers with a point in what tasks say too."""
 _WORD: Final = re.compile(r" ?[A-Za-z_]+")
 
 
@@ -36,8 +47,9 @@ def make_tokenizer(texts: Iterable[str], *, words: Iterable[str] = (), vocabular
     """
     inner = Tokenizer(models.BPE())
     lines = pre_tokenizers.Split(Regex("\n"), behavior="merged_with_previous")
+    names = pre_tokenizers.Split(Regex(_APART), behavior="isolated")
     whole_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    inner.pre_tokenizer = pre_tokenizers.Sequence([lines, whole_bytes])
+    inner.pre_tokenizer = pre_tokenizers.Sequence([lines, names, whole_bytes])
     inner.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
