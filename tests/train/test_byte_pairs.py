@@ -41,3 +41,20 @@ def test_no_piece_is_longer_than_a_word_where_only_words_were_learned() -> None:
     tokenizer = make_tokenizer(TEXTS, words=said, vocabulary=600)
     pieces = [tokenizer.decode([token]) for token in tokenizer(said[0])["input_ids"]]
     assert {"return", "torch", "tanh", "scale"} <= {piece.strip() for piece in pieces}
+
+
+def test_what_a_task_says_has_the_same_tokens_in_a_kernel() -> None:
+    said = ["return torch.maximum(torch.tanh(scale), 0.125)"] * 20
+    kernels = [KERNEL.format(function=name) for name in ("tanh", "relu", "exp")] * 20
+    tokenizer = make_tokenizer(kernels, words=said, vocabulary=600)
+
+    def cut(text: str) -> list[str]:
+        return [tokenizer.decode([token]) for token in tokenizer(text)["input_ids"]]
+
+    assert "tanh" in cut(said[0])
+    assert "tanh" in cut(kernels[0])
+    line = "  nisa.tensor_scalar(dst=y_tile, data=x_tile, op0=nl.maximum, operand0=0.125)\n"
+    assert "".join(cut(line)) == line
+    number = cut("0.125")
+    assert cut(said[0])[-1 - len(number) : -1] == number
+    assert cut(line)[-1 - len(number) : -1] == number

@@ -2,9 +2,9 @@
 
 Law: pieces may reach over blanks and punctuation but never over a line's end, so that a line which
 comes often is one token. What differs from task to task (the tiles and numbers that an instruction
-is given, what it computes) is apart, so that a word which a task says is the same token in a kernel,
-to be copied there. Every text comes back from its tokens as it was. Made for models with
-little room: general tokenizers write the same kernels in several times as many tokens.
+is given, what it computes) is apart, so that a word of the task is the same token in a kernel and
+can be copied there. Every text comes back from its tokens as it was. Made for models with little
+room: general tokenizers write the same kernels in several times as many tokens.
 """
 
 from __future__ import annotations
