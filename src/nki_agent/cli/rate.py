@@ -11,6 +11,8 @@ NS_PER_S = 1e9
 EVERY_S = 10.0
 """Between two lines where nobody watches a terminal."""
 WATCHED_S = 1.0
+SETTLED_S = 1.0
+"""Work of less time says nothing of a rate: a run that finds all done takes no time at all."""
 MINUTE_S = 60.0
 HOUR_S = 3600.0
 
@@ -41,7 +43,7 @@ class Rate:
         """The rate, and the time that is left at it; nothing while it is not known."""
         assert self._first is not None
         made, spent_s = done - self._first[0], now_s - self._first[1]
-        if not made or spent_s <= 0:
+        if not made or spent_s < SETTLED_S:
             return ""
         rate = made / spent_s
         text = f" {rate * MINUTE_S:.0f} {self._noun} a minute"
