@@ -77,8 +77,9 @@ def choose_tasks(rows: Sequence[CorpusTask], counts: Counts) -> list[CorpusTask]
     fused_train = [
         row for row in fused if row.split is Split.TRAIN and row.graph not in held_out | practice
     ]
-    taught, others_fused = fused_train[: counts.train_fused], fused_train[counts.train_fused :]
-    practised = [row for row in others_fused if row.family in PRACTICE_FAMILIES]
+    practised = [row for row in reversed(fused_train) if row.family in PRACTICE_FAMILIES]
+    practised = practised[: counts.practice_fused]
+    taught = [row for row in fused_train if row not in practised][: counts.train_fused]
     parts = {
         Split.TRAIN: [
             *(row for row in others if row.graph not in practice and row.id not in known),
@@ -86,7 +87,7 @@ def choose_tasks(rows: Sequence[CorpusTask], counts: Counts) -> list[CorpusTask]
         ],
         Split.VALIDATION: [
             *(row for row in others if row.graph in practice),
-            *practised[: counts.practice_fused],
+            *practised,
         ],
         Split.TEST: [
             *(row for row in single if row.graph in held_out or row.id in known),

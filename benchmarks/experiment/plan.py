@@ -22,7 +22,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class DataPlan(Part, frozen=True, kw_only=True):
     """What is learned from and measured on."""
 
-    train_fused: int = 2200
+    train_fused: int = 4000
     """Training tasks with several operators; of those with one operator all are taken."""
     practice_single: int = 40
     """Tasks that GRPO tries and SFT never sees: on what was taught all attempts are alike."""
@@ -67,7 +67,7 @@ class ModelPlan(Part, frozen=True, kw_only=True):
 class SftPlan(Part, frozen=True, kw_only=True):
     """SFT of all weights."""
 
-    steps: int = 2000
+    steps: int = 3000
     batch: int = 8
     learning_rate: float = 3e-3
     kinds: tuple[str, ...] = ()
