@@ -25,6 +25,7 @@ from nki_agent.corpus.canonical import canonical_graph
 from nki_agent.corpus.nodes import GraphError
 from nki_agent.corpus.record import CorpusTask, Family, Split
 from nki_agent.corpus.stored import TASKS
+from nki_agent.train.renumbering import renumber
 from nki_agent.train.reranking import rerank
 
 SINGLE: Final = 1
@@ -100,18 +101,20 @@ def choose_tasks(rows: Sequence[CorpusTask], counts: Counts) -> list[CorpusTask]
     return sorted(chosen, key=lambda row: row.id)
 
 
-def vary_ranks(rows: Iterable[CorpusTask], *, single: int, fused: int) -> Iterator[CorpusTask]:
-    """Training tasks at other ranks: still of their graph, each once."""
+def vary_tasks(
+    rows: Iterable[CorpusTask], *, single: int, fused: int, numbers: int
+) -> Iterator[CorpusTask]:
+    """Training tasks at other ranks and with other numbers: still of their graph, each once."""
     for row in rows:
         if row.split is not Split.TRAIN:
             continue
         rng = rng_for(0, row.id, "rank")
-        known = {row.id}
-        for _ in range(single if row.level == SINGLE else fused):
-            made = rerank(row, rng)
-            if made is not None and made.id not in known and _is_of_graph(made):
-                known.add(made.id)
-                yield made
+        is_single = row.level == SINGLE
+        others = [rerank(row, rng) for _ in range(single if is_single else fused)]
+        tried = [made and (renumber(made, rng) or made) for made in others]
+        tried += [renumber(row, rng) for _ in range(numbers if is_single else 0)]
+        found = {made.sha256: made for made in tried if made is not None and _is_of_graph(made)}
+        yield from {made.id: made for made in found.values() if made.id != row.id}.values()
 
 
 def _is_of_graph(row: CorpusTask) -> bool:

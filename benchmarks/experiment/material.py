@@ -17,7 +17,7 @@ import torch
 from transformers import AutoTokenizer, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from benchmarks.experiment.choosing import SINGLE as ONE_OPERATOR
-from benchmarks.experiment.choosing import Counts, choose_tasks, find_known, vary_ranks, write_tasks
+from benchmarks.experiment.choosing import Counts, choose_tasks, find_known, vary_tasks, write_tasks
 from benchmarks.experiment.plan import DataPlan, ExperimentPlan, ModelPlan
 from nki_agent.base.jsonl import encode_lines, read_lines
 from nki_agent.base.writing import write_whole
@@ -28,6 +28,7 @@ from nki_agent.corpus.stored import SOLUTIONS, TASKS, UNSOLVED, read_solutions, 
 from nki_agent.corpus.trajectories import find_first
 from nki_agent.farm.executor import Executor
 from nki_agent.train.byte_pairs import make_tokenizer
+from nki_agent.train.renumbering import is_renumbered
 from nki_agent.train.reranking import is_reranked
 from nki_agent.train.shelf import Shelf
 from nki_agent.train.short_rows import (
@@ -101,7 +102,9 @@ def choose_from(corpus: Path, material: Material, plan: DataPlan) -> None:
         if (corpus / name).exists():
             kept = [line for line in read_lines(corpus / name) if line["task"] in ids]
             write_whole(material.corpus / name, encode_lines(kept))
-    others = vary_ranks(rows, single=plan.ranks_single, fused=plan.ranks_fused)
+    others = vary_tasks(
+        rows, single=plan.ranks_single, fused=plan.ranks_fused, numbers=plan.numbers_single
+    )
     write_tasks([*rows, *others], material.corpus)
 
 
@@ -147,6 +150,7 @@ def make_material(
             r.id in taught and r.level == ONE_OPERATOR for r in train
         ),
         "taught tasks at another rank": sum(is_reranked(name) for name in taught),
+        "taught tasks with other numbers": sum(is_renumbered(name) for name in taught),
         "dialogues": len(shown),
         "repairs": sum(row.kind != SINGLE for row in made),
         "practice tasks": sum(row.split is Split.VALIDATION for row in rows),

@@ -43,6 +43,9 @@ class DataPlan(Part, frozen=True, kw_only=True):
     ranks_single: int = 2
     """Times that a training task of one operator is made anew at another rank, where it can be."""
     ranks_fused: int = 1
+    numbers_single: int = 2
+    """Times that one of one operator is made anew with other numbers at its own rank; those at
+    other ranks have other numbers too."""
     sizes_single: int = 6
     """Choices of sizes at which a single shot of one operator is shown."""
     sizes_fused: int = 3
@@ -90,7 +93,7 @@ class EvaluationPlan(Part, frozen=True, kw_only=True):
 
     turns: int = 4
     """Replies in the loop."""
-    temperature: float = 0.7
+    temperature: float = 0.3
     """Of the loop; a single shot is measured at 0, the likeliest tokens."""
 
 

@@ -32,7 +32,7 @@ _COUNTS_AXES = re.compile(
     r"|expand|repeat|cat\(|stack|split|chunk|2d|matmul|@|cum|sort|topk|gather|index|scatter"
 )
 """What may mean axes by their place from the front, or other work at another rank."""
-_RERANKED = re.compile(r"-r\d$")
+_RERANKED = re.compile(r"-r\d(?:-n[0-9a-f]{4})?$")
 _SAFE = re.compile(r"\.shape\[-\d:?\]")
 
 
