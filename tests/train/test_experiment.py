@@ -36,6 +36,7 @@ COUNTED = {
     "taught tasks": 9,
     "taught tasks with one operator": 4,
     "taught tasks at another rank": 2,
+    "taught tasks with other numbers": 1,
     "dialogues": 10,
     "repairs": 2,
     "held-out tasks of taught graphs": 5,
