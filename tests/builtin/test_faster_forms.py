@@ -63,6 +63,11 @@ FORMS = (
         "bfloat16",
         "ordered = tile.permute(",
     ),
+    (
+        Operator("few columns in order", "F.pixel_shuffle(x, 3)", ((2, 90, 6, 10),)),
+        "bfloat16",
+        "ordered = tile.permute(",
+    ),
     (Operator("sorted", "torch.sort(x, dim=1).values", ((150, 300),)), "float32", "sort_lists("),
     (
         Operator("sorted down", "torch.sort(x, dim=1, descending=True).values", ((700, 256),)),

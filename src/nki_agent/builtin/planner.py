@@ -381,7 +381,8 @@ def _plan_stage(
         case StageKind.ATTENTION | StageKind.CHAIN:
             return plan_both(captured, group, buffers=names, chip=chip, choices=choices)
         case StageKind.TRANSPOSE:
-            return plan_transpose(captured, group, buffers=names, choices=choices)
+            reorder = plan_reorder(captured, group, buffers=names, chip=chip)
+            return reorder or plan_transpose(captured, group, buffers=names, choices=choices)
         case StageKind.FOLD:
             return plan_fold(captured, group, buffers=names, chip=chip)
         case StageKind.CONVOLUTION | StageKind.POOL:
