@@ -27,7 +27,13 @@ from nki_agent.builtin.align import (
 from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
-from nki_agent.builtin.depthwise import BANDS_AHEAD, ends_in_clamp, follow_each_other, lay_lanes
+from nki_agent.builtin.depthwise import (
+    BANDS_AHEAD,
+    BANDS_BESIDE,
+    ends_in_clamp,
+    follow_each_other,
+    lay_lanes,
+)
 from nki_agent.builtin.graph import PADDED, Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
@@ -65,6 +71,8 @@ BAND_SHARE = 0.2
 """Part of SBUF that the input of one band may take; the next ones are loaded beside it."""
 IMAGE_SHARE = 0.3
 """The same where a band has to be a whole image."""
+LANES_SHARE = 0.7
+"""The same for all that a depthwise sum keeps of images with sums beside those in PSUM."""
 POOL_SHARE = 0.45
 """The same for a pool, which keeps nothing else."""
 WEIGHT_SHARE = 0.4
@@ -256,10 +264,17 @@ class WindowPlanner:
                     raise
                 continue
             bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
-            beside = Estimate(self.chip, bank, len(self.sizes)).loads(levels[-1])
+            after = Estimate(self.chip, bank, len(self.sizes)).loads(levels[-1])
             made = replace(plan, band=band, is_split=copies > 1)
-            return lay_lanes(made, beside=beside, chip=self.chip)
+            has_room = self._has_room_beside(spans, choices)
+            return lay_lanes(made, after=after, chip=self.chip, has_room=has_room)
         return None
+
+    def _has_room_beside(self, spans: Sequence[Span], choices: Choices) -> bool:
+        """Whether whole images fit SBUF as often as sums beside those in PSUM need them."""
+        pixels = math.prod(max(s.num_in) + (s.kernel - 1) * s.dilation for s in spans)
+        room = self.chip.sbuf_usable_partition_bytes * choices.sbuf_share * LANES_SHARE
+        return BANDS_BESIDE * pixels * DType.FLOAT32.itemsize <= room
 
     def _gains_by_halves(self, layers: Layers, tiling: Tiling) -> bool:
         """Whether products of halves take longer than other engines need to halve the input."""

@@ -2,7 +2,8 @@
 
 Law: the channels of one image lie behind those of another, so that all partitions have work
 whatever the number of channels; their weights come again after each image. Taps are shared out to
-the Tensor Engine, by diagonal matrices, and the Vector Engine, so that both end together.
+the Tensor Engine, by diagonal matrices, the Vector Engine, and the Scalar Engine with GpSimd, so
+that all end together.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nki_agent.builtin.graph import PRODUCTS, Graph, Op
-from nki_agent.builtin.plan import ConvolutionPlan, Lanes
+from nki_agent.builtin.plan import ConvolutionPlan, Lanes, Span
 from nki_agent.builtin.tile_steps import Access, Load, Size, Store
 from nki_agent.builtin.tilings import PAIR, QUARTERS, SPLIT_PASSES
 from nki_agent.chip.spec import ChipSpec
@@ -22,29 +23,48 @@ from nki_agent.isa.enums import Engine
 CLAMPS = ("maximum", "minimum", "relu")
 KEPT_SHARE = 0.3
 """Part of SBUF that weights may take which stay there for the next lanes of the same channels."""
+GAIN_MIN = 0.9
+"""Part of the time that sums beside may leave to be worth the room that they take."""
+BANDS_BESIDE = 9
+"""Bands in SBUF where there are such sums: four, three sums, and two products of a tap."""
 BANDS_AHEAD = 2
 """Bands of halves that are made before the sums of one: other engines halve them meanwhile."""
 
 
 def lay_lanes(
-    plan: ConvolutionPlan, *, beside: Mapping[Engine, float], chip: ChipSpec
+    plan: ConvolutionPlan, *, after: Mapping[Engine, float], chip: ChipSpec, has_room: bool
 ) -> ConvolutionPlan:
-    """The plan with its images on the partitions; `beside` is what follows a tile's sum, in ns."""
+    """The plan with its images on the partitions; `after` is what follows a tile's sum, in ns.
+
+    `has_room` says whether two sums beside those in PSUM fit SBUF, with what they are made of.
+    """
     taps = math.prod(span.kernel for span in plan.spans)
-    count = _share_taps(plan, taps, beside, chip)
     columns = plan.spans[-1]
     lead = min(range(columns.kernel), key=lambda k: abs(k * columns.dilation - columns.before))
+    # The lines below the first have a tap each that reaches every column.
+    through = (
+        range(lead + columns.kernel, taps, columns.kernel) if _reaches_all(columns, lead) else ()
+    )
+    count, num_beside = _share_taps(
+        plan, taps, after, chip, most=taps if has_room and through else 0
+    )
+    first = max(0, lead - count + 1)
+    others = [tap for tap in range(taps) if not first <= tap < first + count]
+    in_order = sorted(others, key=lambda tap: tap not in through)
+    if in_order[:1] and in_order[0] not in through:
+        num_beside = 0
     stores = [s.src for s in plan.levels[-1] if isinstance(s, Store)]
     is_short = all(tile.dtype.itemsize <= DType.BFLOAT16.itemsize for tile in stores)
     return replace(
         plan,
         tensor_taps=count,
         lanes=Lanes(
-            first_tap=max(0, lead - count + 1),
+            first_tap=first,
             lead_tap=lead,
             # What a group stores goes in one transfer.
             group=QUARTERS if is_short else PAIR,
             is_kept=not plan.levels[1] and _gains_by_keeping(plan, count, taps, chip),
+            beside=tuple(in_order[:num_beside]),
         ),
     )
 
@@ -93,20 +113,38 @@ def _follows(access: Access, images: Size, channels: Size) -> bool:
     return any(channel) and all(n == 1 or a == c * b for a, b, n, c in found)
 
 
+def _reaches_all(columns: Span, tap: int) -> bool:
+    """Whether a tap lies inside of the image at every column of the result."""
+    first = tap * columns.dilation - columns.before
+    ends = zip(columns.num_in, columns.num_out, strict=True)
+    return first >= 0 and all(first + (n - 1) * columns.stride < size for size, n in ends)
+
+
 def _share_taps(
-    plan: ConvolutionPlan, taps: int, beside: Mapping[Engine, float], chip: ChipSpec
-) -> int:
-    """How many taps the Tensor Engine takes."""
+    plan: ConvolutionPlan, taps: int, after: Mapping[Engine, float], chip: ChipSpec, *, most: int
+) -> tuple[int, int]:
+    """How many taps the Tensor Engine takes; and, up to `most`, the Scalar Engine with GpSimd."""
     columns = chip.psum_bank_bytes // DType.FLOAT32.itemsize
     passes = chip.matmul_fp32_passes if plan.dtype is DType.FLOAT32 else 1
     passes = SPLIT_PASSES if plan.is_split else passes
     product_ns = columns * passes / chip.tensor_clock_ghz
-    pass_ns = columns / chip.vector_clock_ghz
-    spent_ns = beside.get(Engine.VECTOR, 0.0)
-    return min(
-        range(1, taps + 1),
-        key=lambda n: (max(n * product_ns, (taps - n) * pass_ns + spent_ns), n),
-    )
+    # The sums beside are joined by ones.
+    join_ns = columns * chip.matmul_fp32_passes / PAIR / chip.tensor_clock_ghz
+
+    def longest(shares: tuple[int, int]) -> float:
+        count, num = shares
+        others = taps - count - num
+        return max(
+            count * product_ns + bool(num) * join_ns,
+            others * columns / chip.vector_clock_ghz + after.get(Engine.VECTOR, 0.0),
+            num * columns / chip.scalar_clock_ghz + after.get(Engine.SCALAR, 0.0),
+            (num - 1) * PAIR * columns / chip.gpsimd_clock_ghz + after.get(Engine.GPSIMD, 0.0),
+        )
+
+    alone = min(((n, 0) for n in range(1, taps + 1)), key=lambda s: (longest(s), s))
+    shares = [(n, m) for n in range(1, taps) for m in range(PAIR, min(most, taps - n) + 1)]
+    best = min(shares, key=lambda s: (longest(s), s), default=alone)
+    return best if longest(best) < GAIN_MIN * longest(alone) else alone
 
 
 def _gains_by_keeping(plan: ConvolutionPlan, count: int, taps: int, chip: ChipSpec) -> bool:

@@ -339,6 +339,8 @@ class Lanes:
     """Tiles whose sums are made by turns, so that none waits for its own last step."""
     is_kept: bool
     """Whether weights stay in SBUF for the next lanes of the same channels."""
+    beside: tuple[int, ...] = ()
+    """Taps that the Scalar Engine multiplies and GpSimd adds up, the first for every column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
