@@ -68,6 +68,25 @@ FORMS = (
         "bfloat16",
         "ordered = tile.permute(",
     ),
+    (
+        Operator("taps beside", "torch.relu(F.conv2d(x, y, padding=1, groups=70))",
+                 ((16, 70, 9, 11), (70, 1, 3, 3))),
+        "float32",
+        "add_beside(",
+    ),
+    (
+        Operator("wide taps beside",
+                 "F.conv2d(x, y, stride=(2, 1), padding=(1, 4), dilation=(1, 2), groups=70)",
+                 ((16, 70, 13, 11), (70, 1, 4, 5))),
+        "float32",
+        "add_beside(",
+    ),
+    (
+        Operator("tiles moved together", "F.relu(x + F.conv2d(x, y, padding=1))",
+                 ((2, 70, 45, 56), (70, 70, 3, 3))),
+        "bfloat16",
+        "group_lines",
+    ),
     (Operator("sorted", "torch.sort(x, dim=1).values", ((150, 300),)), "float32", "sort_lists("),
     (
         Operator("sorted down", "torch.sort(x, dim=1, descending=True).values", ((700, 256),)),

@@ -23,10 +23,12 @@ from nki_agent.isa.enums import Engine
 CLAMPS = ("maximum", "minimum", "relu")
 KEPT_SHARE = 0.3
 """Part of SBUF that weights may take which stay there for the next lanes of the same channels."""
+TILES_MIN = 8
+"""Tiles of lanes from which on it is worth that the first wait for sums beside."""
 GAIN_MIN = 0.9
 """Part of the time that sums beside may leave to be worth the room that they take."""
-BANDS_BESIDE = 9
-"""Bands in SBUF where there are such sums: four, three sums, and two products of a tap."""
+BANDS_BESIDE, SUMS_BESIDE = 4, 4
+"""Bands and sums of a band in SBUF where there are such: products of a tap count as a sum."""
 BANDS_AHEAD = 2
 """Bands of halves that are made before the sums of one: other engines halve them meanwhile."""
 
@@ -42,17 +44,15 @@ def lay_lanes(
     columns = plan.spans[-1]
     lead = min(range(columns.kernel), key=lambda k: abs(k * columns.dilation - columns.before))
     # The lines below the first have a tap each that reaches every column.
-    through = (
-        range(lead + columns.kernel, taps, columns.kernel) if _reaches_all(columns, lead) else ()
-    )
-    count, num_beside = _share_taps(
-        plan, taps, after, chip, most=taps if has_room and through else 0
-    )
+    through = range(lead + columns.kernel, taps, columns.kernel)
+    is_wide = max(columns.num_out) > chip.psum_bank_bytes // DType.FLOAT32.itemsize
+    lanes = max(a * b for a, b in zip(plan.images, plan.channels_in, strict=True))
+    is_long = lanes >= TILES_MIN * chip.partitions
+    may_share = has_room and is_long and not is_wide and _reaches_all(columns, lead)
+    count, num_beside = _share_taps(plan, taps, after, chip, through=through if may_share else ())
     first = max(0, lead - count + 1)
     others = [tap for tap in range(taps) if not first <= tap < first + count]
-    in_order = sorted(others, key=lambda tap: tap not in through)
-    if in_order[:1] and in_order[0] not in through:
-        num_beside = 0
+    others.sort(key=lambda tap: tap not in through)
     stores = [s.src for s in plan.levels[-1] if isinstance(s, Store)]
     is_short = all(tile.dtype.itemsize <= DType.BFLOAT16.itemsize for tile in stores)
     return replace(
@@ -64,7 +64,7 @@ def lay_lanes(
             # What a group stores goes in one transfer.
             group=QUARTERS if is_short else PAIR,
             is_kept=not plan.levels[1] and _gains_by_keeping(plan, count, taps, chip),
-            beside=tuple(in_order[:num_beside]),
+            beside=tuple(others[:num_beside]),
         ),
     )
 
@@ -121,30 +121,54 @@ def _reaches_all(columns: Span, tap: int) -> bool:
 
 
 def _share_taps(
-    plan: ConvolutionPlan, taps: int, after: Mapping[Engine, float], chip: ChipSpec, *, most: int
+    plan: ConvolutionPlan,
+    taps: int,
+    after: Mapping[Engine, float],
+    chip: ChipSpec,
+    *,
+    through: Sequence[int],
 ) -> tuple[int, int]:
-    """How many taps the Tensor Engine takes; and, up to `most`, the Scalar Engine with GpSimd."""
+    """How many taps the Tensor Engine takes, and how many the Scalar Engine with GpSimd.
+
+    The first of the latter is one of `through`.
+    """
+    alone = [(n, 0) for n in range(1, taps + 1)]
+    # The Tensor Engine leaves the last of `through` at least.
+    most = max(through, default=0)
+    beside = [(n, m) for n in range(1, most + 1) for m in range(PAIR, taps - n + 1)]
+    first, second = (
+        min(shares, key=lambda s: (_busiest_ns(plan, s, after, chip), s), default=alone[0])
+        for shares in (alone, beside)
+    )
+    least = _busiest_ns(plan, first, after, chip) * GAIN_MIN
+    return second if _busiest_ns(plan, second, after, chip) < least else first
+
+
+def _busiest_ns(
+    plan: ConvolutionPlan, shares: tuple[int, int], after: Mapping[Engine, float], chip: ChipSpec
+) -> float:
+    """What a tile takes of the engine that has most to do."""
+    count, beside = shares
+    taps = math.prod(span.kernel for span in plan.spans)
     columns = chip.psum_bank_bytes // DType.FLOAT32.itemsize
     passes = chip.matmul_fp32_passes if plan.dtype is DType.FLOAT32 else 1
     passes = SPLIT_PASSES if plan.is_split else passes
-    product_ns = columns * passes / chip.tensor_clock_ghz
-    # The sums beside are joined by ones.
-    join_ns = columns * chip.matmul_fp32_passes / PAIR / chip.tensor_clock_ghz
+    # Ones, by which sums beside are joined, take half of the passes.
+    joins = chip.matmul_fp32_passes / PAIR if beside else 0
+    times = {
+        Engine.TENSOR: (count * passes + joins) * columns / chip.tensor_clock_ghz,
+        Engine.VECTOR: (taps - count - beside) * columns / chip.vector_clock_ghz,
+        Engine.SCALAR: beside * columns / chip.scalar_clock_ghz,
+        # It takes the first half from the whole where products are of halves.
+        Engine.GPSIMD: max(plan.is_split, beside - 1) * PAIR * columns / chip.gpsimd_clock_ghz,
+    }
+    return max(ns + after.get(engine, 0.0) for engine, ns in times.items())
 
-    def longest(shares: tuple[int, int]) -> float:
-        count, num = shares
-        others = taps - count - num
-        return max(
-            count * product_ns + bool(num) * join_ns,
-            others * columns / chip.vector_clock_ghz + after.get(Engine.VECTOR, 0.0),
-            num * columns / chip.scalar_clock_ghz + after.get(Engine.SCALAR, 0.0),
-            (num - 1) * PAIR * columns / chip.gpsimd_clock_ghz + after.get(Engine.GPSIMD, 0.0),
-        )
 
-    alone = min(((n, 0) for n in range(1, taps + 1)), key=lambda s: (longest(s), s))
-    shares = [(n, m) for n in range(1, taps) for m in range(PAIR, min(most, taps - n) + 1)]
-    best = min(shares, key=lambda s: (longest(s), s), default=alone)
-    return best if longest(best) < GAIN_MIN * longest(alone) else alone
+def lanes_ns(plan: ConvolutionPlan, after: Mapping[Engine, float], chip: ChipSpec) -> float:
+    """An estimate of a tile's time, to choose between such plans."""
+    assert plan.lanes is not None
+    return _busiest_ns(plan, (plan.tensor_taps, len(plan.lanes.beside)), after, chip)
 
 
 def _gains_by_keeping(plan: ConvolutionPlan, count: int, taps: int, chip: ChipSpec) -> bool:

@@ -398,6 +398,8 @@ class ConvolutionPlan:
     pool: Pooling | None = None
     tiles_each: int = 1
     """Tiles of pixels of few channels that share a PSUM tile, `pitch` partitions apart."""
+    tiles_moved: int = 1
+    """Tiles of whole lines, one after the other, whose loads and stores are one transfer each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,7 +236,9 @@ class LanesPrinter(BandPrinter):
         with self.source.block(f"for group in {prefix}list_groups({lines}, out_width):"):
             add("q0, end = group[0][0], group[-1][0] + group[-1][1]")
             add("work.append((beside[:, q0:end, :], band, columns, q0))")
-        self.source.note("Those of the first bands at once, later ones beside the sums before them.")
+        self.source.note(
+            "Those of the first bands at once, later ones beside the sums before them."
+        )
         with self.source.block(f"while len(ready) < {BANDS_AHEAD} and work:"):
             add(f"{prefix}add_beside(*work.pop(0))")
         add(f"ready.append((work, beside, {', '.join(given)}))")
