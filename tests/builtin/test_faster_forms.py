@@ -87,6 +87,13 @@ FORMS = (
         "bfloat16",
         "group_lines",
     ),
+    (
+        Operator("columns once",
+                 "torch.cat([x, F.relu(x * y[:, None, None] + z[:, None, None])], 1)",
+                 ((3, 140, 30, 7), (140,), (140,))),
+        "bfloat16",
+        "kept.append((y_column, z_column))",
+    ),
     (Operator("sorted", "torch.sort(x, dim=1).values", ((150, 300),)), "float32", "sort_lists("),
     (
         Operator("sorted down", "torch.sort(x, dim=1, descending=True).values", ((700, 256),)),

@@ -106,11 +106,13 @@ class RowsPlan:
     are loaded once, for as many whole periods as the partitions hold."""
     total: Total | None = None
     """Where there is one, the last of `outer` is the innermost loop, inside of a tile of rows."""
+    once: tuple[Step, ...] = ()
+    """Innermost steps that are made once for each tile of rows, behind level 0."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All steps in order."""
-        return (*(step for level in self.levels for step in level), *self.after)
+        """All steps, in order but for `once`."""
+        return (*self.once, *(step for level in self.levels for step in level), *self.after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
