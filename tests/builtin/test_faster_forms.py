@@ -420,6 +420,19 @@ def test_sums_that_a_clamp_may_leave_little_of_are_whole(make_task: MakeTask) ->
     assert "halves" not in text
 
 
+@pytest.mark.parametrize(
+    ("images", "target", "is_shared"),
+    [(16, Target.TRN2, True), (16, Target.TRN1, False), (4, Target.TRN2, False)],
+)
+def test_gpsimd_adds_taps_up_where_it_has_a_port_and_time(
+    images: int, target: Target, *, is_shared: bool, make_task: MakeTask
+) -> None:
+    shapes = ((images, 70, 9, 11), (70, 1, 3, 3))
+    operator = Operator("beside", "F.conv2d(x, y, padding=1, groups=70)", shapes)
+    text = write_kernel(make_task(operator.source("float32")), target)
+    assert ("add_beside(" in text) is is_shared
+
+
 def test_channels_of_all_images_fill_the_partitions(
     make_task: MakeTask, judges: dict[Target, Judge]
 ) -> None:

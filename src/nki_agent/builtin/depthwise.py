@@ -49,6 +49,8 @@ def lay_lanes(
     lanes = max(a * b for a, b in zip(plan.images, plan.channels_in, strict=True))
     is_long = lanes >= TILES_MIN * chip.partitions
     may_share = has_room and is_long and not is_wide and _reaches_all(columns, lead)
+    # Where GpSimd holds the port that the Vector Engine needs, its sums cost as much as they save.
+    may_share = may_share and not chip.vector_gpsimd_share_sbuf
     count, num_beside = _share_taps(plan, taps, after, chip, through=through if may_share else ())
     first = max(0, lead - count + 1)
     others = [tap for tap in range(taps) if not first <= tap < first + count]
