@@ -164,6 +164,8 @@ def _busiest_ns(
         # It takes the first half from the whole where products are of halves.
         Engine.GPSIMD: max(plan.is_split, beside - 1) * PAIR * columns / chip.gpsimd_clock_ghz,
     }
+    if chip.vector_gpsimd_share_sbuf:
+        times[Engine.VECTOR] += times[Engine.GPSIMD]
     return max(ns + after.get(engine, 0.0) for engine, ns in times.items())
 
 
