@@ -63,6 +63,37 @@ FORMS = (
         "bfloat16",
         "ordered = tile.permute(",
     ),
+    (
+        Operator("few columns in order", "F.pixel_shuffle(x, 3)", ((2, 90, 6, 10),)),
+        "bfloat16",
+        "ordered = tile.permute(",
+    ),
+    (
+        Operator("taps beside", "torch.relu(F.conv2d(x, y, padding=1, groups=70))",
+                 ((16, 70, 9, 11), (70, 1, 3, 3))),
+        "float32",
+        "add_beside(",
+    ),
+    (
+        Operator("wide taps beside",
+                 "F.conv2d(x, y, stride=(2, 1), padding=(1, 4), dilation=(1, 2), groups=70)",
+                 ((16, 70, 13, 11), (70, 1, 4, 5))),
+        "float32",
+        "add_beside(",
+    ),
+    (
+        Operator("tiles moved together", "F.relu(x + F.conv2d(x, y, padding=1))",
+                 ((2, 70, 45, 56), (70, 70, 3, 3))),
+        "bfloat16",
+        "group_lines",
+    ),
+    (
+        Operator("columns once",
+                 "torch.cat([x, F.relu(x * y[:, None, None] + z[:, None, None])], 1)",
+                 ((3, 140, 30, 7), (140,), (140,))),
+        "bfloat16",
+        "kept.append((y_column, z_column))",
+    ),
     (Operator("sorted", "torch.sort(x, dim=1).values", ((150, 300),)), "float32", "sort_lists("),
     (
         Operator("sorted down", "torch.sort(x, dim=1, descending=True).values", ((700, 256),)),
@@ -387,6 +418,19 @@ def test_sums_that_a_clamp_may_leave_little_of_are_whole(make_task: MakeTask) ->
     task = make_task(Operator("clamped", body, shapes).source("float32"))
     text = write_kernel(task, Target.TRN2, choices=Choices(split_products=True))
     assert "halves" not in text
+
+
+@pytest.mark.parametrize(
+    ("images", "target", "is_shared"),
+    [(16, Target.TRN2, True), (16, Target.TRN1, False), (4, Target.TRN2, False)],
+)
+def test_gpsimd_adds_taps_up_where_it_has_a_port_and_time(
+    images: int, target: Target, *, is_shared: bool, make_task: MakeTask
+) -> None:
+    shapes = ((images, 70, 9, 11), (70, 1, 3, 3))
+    operator = Operator("beside", "F.conv2d(x, y, padding=1, groups=70)", shapes)
+    text = write_kernel(make_task(operator.source("float32")), target)
+    assert ("add_beside(" in text) is is_shared
 
 
 def test_channels_of_all_images_fill_the_partitions(

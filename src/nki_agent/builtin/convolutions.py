@@ -27,7 +27,15 @@ from nki_agent.builtin.align import (
 from nki_agent.builtin.balance import Estimate, balance
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
-from nki_agent.builtin.depthwise import BANDS_AHEAD, ends_in_clamp, follow_each_other, lay_lanes
+from nki_agent.builtin.depthwise import (
+    BANDS_AHEAD,
+    BANDS_BESIDE,
+    SUMS_BESIDE,
+    ends_in_clamp,
+    follow_each_other,
+    lanes_ns,
+    lay_lanes,
+)
 from nki_agent.builtin.graph import PADDED, Op, UnsupportedError, Window
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.pending import Place
@@ -46,6 +54,7 @@ from nki_agent.builtin.tile_steps import (
 )
 from nki_agent.builtin.tilings import (
     PAIR,
+    QUARTERS,
     SPLIT_PASSES,
     Layers,
     Tiling,
@@ -65,6 +74,8 @@ BAND_SHARE = 0.2
 """Part of SBUF that the input of one band may take; the next ones are loaded beside it."""
 IMAGE_SHARE = 0.3
 """The same where a band has to be a whole image."""
+LANES_SHARE = 0.7
+"""The same for all bands and sums of a depthwise convolution with sums beside those in PSUM."""
 POOL_SHARE = 0.45
 """The same for a pool, which keeps nothing else."""
 WEIGHT_SHARE = 0.4
@@ -157,14 +168,13 @@ class WindowPlanner:
         windows = [g[self.node.id].window for g in self.captured.graphs]
         groups = tuple(w.groups for w in windows if w is not None)
         channels_in, channels_out = self._size(x, 1), self._size(self.node.id, 1)
-        dtype = self.graph[x].dtype
         require_covered(spans[-1], window, self.node.origin)
         layers = Layers(
             images=self._size(x, 0),
             channels_in=tuple(c // g for c, g in zip(channels_in, groups, strict=True)),
             channels_out=tuple(c // g for c, g in zip(channels_out, groups, strict=True)),
             spans=spans,
-            dtype=dtype,
+            dtype=self.graph[x].dtype,
             chip=self.chip,
             mixing=self.node.function,
             is_transposed=window.is_transposed,
@@ -186,7 +196,7 @@ class WindowPlanner:
             title=describe(self.captured, self.group.nodes),
             x=self._name(x),
             weight=self._name(weight),
-            dtype=dtype,
+            dtype=layers.dtype,
             mixing=self.node.function,
             is_transposed=window.is_transposed,
             images=layers.images,
@@ -199,11 +209,21 @@ class WindowPlanner:
             lines_each=tiling.lines_each,
             pitch=tile_pitch or tiling.pitch,
             tiles_each=self.chip.partitions // tile_pitch if tile_pitch else 1,
+            tiles_moved=self._tiles_moved(spans, levels[-1]),
             tensor_taps=share_taps(layers),
             product=product,
             levels=levels,
             is_split=is_split,
         )
+
+    def _tiles_moved(self, spans: Sequence[Span], steps: Sequence[Step]) -> int:
+        """How many tiles of whole lines make a transfer that is worth its start."""
+        bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
+        if len(spans) < PAIR or max(spans[-1].num_out) > bank:
+            return 1
+        stores = [step.src for step in steps if isinstance(step, Store)]
+        is_short = all(tile.dtype.itemsize <= DType.BFLOAT16.itemsize for tile in stores)
+        return QUARTERS if is_short else PAIR
 
     def _reads_images(self) -> bool:
         """Whether what follows the sum reads values of single pixels."""
@@ -246,20 +266,34 @@ class WindowPlanner:
         is_split = choices.split_products and layers.dtype is DType.FLOAT32
         is_split = is_split and not ends_in_clamp(self.graph, self.node.id)
         room = self.chip.sbuf_usable_partition_bytes * BAND_SHARE * choices.sbuf_share
+        bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
+        after = Estimate(self.chip, bank, len(self.sizes)).loads(levels[-1])
+        found: list[ConvolutionPlan] = []
         for copies in (PAIR, 1) if is_split else (1,):
             try:
                 # Of halves there is one band more at a time.
                 each = room if copies == 1 else room / copies * PAIR / (1 + BANDS_AHEAD)
                 band = self._band(spans, ones, int(each), layers.dtype)
             except UnsupportedError:
-                if copies == 1:
+                if copies == 1 and not found:
                     raise
                 continue
-            bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize
-            beside = Estimate(self.chip, bank, len(self.sizes)).loads(levels[-1])
             made = replace(plan, band=band, is_split=copies > 1)
-            return lay_lanes(made, beside=beside, chip=self.chip)
-        return None
+            has_room = self._has_room_beside(made, choices)
+            found.append(lay_lanes(made, after=after, chip=self.chip, has_room=has_room))
+        return min(found, key=lambda plan: lanes_ns(plan, after, self.chip))
+
+    def _has_room_beside(self, plan: ConvolutionPlan, choices: Choices) -> bool:
+        """Whether bands fit SBUF as often as sums beside those in PSUM need them."""
+        if len(plan.spans) < PAIR or plan.is_split:
+            return False  # other engines halve what a split plan reads
+        lines, columns = plan.spans
+        read = min(plan.band, max(lines.num_out)) * lines.stride + lines.kernel * lines.dilation
+        needed = BANDS_BESIDE * read * max(columns.num_in) * plan.dtype.itemsize
+        made = min(plan.band, max(lines.num_out)) * max(columns.num_out)
+        needed += SUMS_BESIDE * made * DType.FLOAT32.itemsize
+        room = self.chip.sbuf_usable_partition_bytes * choices.sbuf_share * LANES_SHARE
+        return needed <= room
 
     def _gains_by_halves(self, layers: Layers, tiling: Tiling) -> bool:
         """Whether products of halves take longer than other engines need to halve the input."""

@@ -137,9 +137,14 @@ def _repeat(rules: Rules, x: Ref, repeats: Sequence[int]) -> Ref:
 
 
 def _pixel_shuffle(rules: Rules, x: Ref, factor: int) -> Ref:
-    """Each phase of the pixels is a part of its own, which runs through rows on both sides."""
+    """Put in order on the chip; of whole numbers, which are only moved, phase by phase."""
     *lead, channels, rows, cols = rules.node(x).shape
     kept = channels // factor**2
+    if rules.node(x).dtype.is_float:
+        n = len(lead)
+        order = [*range(n + 1), n + 3, n + 1, n + 4, n + 2]
+        final = (*lead, kept, rows * factor, cols * factor)
+        return _shuffle(rules, x, (*lead, kept, factor, factor, rows, cols), order, final)
     split = _reshape(rules, x, (*lead, kept, factor, factor, rows, cols))
     axis = len(lead) + 1
     places = [(i, j) for i in range(factor) for j in range(factor)]

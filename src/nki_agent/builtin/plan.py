@@ -106,11 +106,13 @@ class RowsPlan:
     are loaded once, for as many whole periods as the partitions hold."""
     total: Total | None = None
     """Where there is one, the last of `outer` is the innermost loop, inside of a tile of rows."""
+    once: tuple[Step, ...] = ()
+    """Innermost steps that are made once for each tile of rows, behind level 0."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All steps in order."""
-        return (*(step for level in self.levels for step in level), *self.after)
+        """All steps, in order but for `once`."""
+        return (*self.once, *(step for level in self.levels for step in level), *self.after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,6 +341,8 @@ class Lanes:
     """Tiles whose sums are made by turns, so that none waits for its own last step."""
     is_kept: bool
     """Whether weights stay in SBUF for the next lanes of the same channels."""
+    beside: tuple[int, ...] = ()
+    """Taps that the Scalar Engine multiplies and GpSimd adds up, the first for every column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,6 +400,8 @@ class ConvolutionPlan:
     pool: Pooling | None = None
     tiles_each: int = 1
     """Tiles of pixels of few channels that share a PSUM tile, `pitch` partitions apart."""
+    tiles_moved: int = 1
+    """Tiles of whole lines, one after the other, whose loads and stores are one transfer each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,12 +31,21 @@ from nki_agent.builtin.loop_stages import keep_loops, plan_loop
 from nki_agent.builtin.matching import find_attention
 from nki_agent.builtin.patches import patches_as_rows
 from nki_agent.builtin.picks import plan_pick
-from nki_agent.builtin.plan import Argument, AttentionPlan, Buffer, LoopSpan, Plan, Stage, Stored
+from nki_agent.builtin.plan import (
+    Argument,
+    AttentionPlan,
+    Buffer,
+    LoopSpan,
+    Plan,
+    Stage,
+    Stored,
+)
 from nki_agent.builtin.pooling import join_pools
 from nki_agent.builtin.product_rows import ProductRowsPlanner, find_tails, with_tail
 from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
 from nki_agent.builtin.reorders import plan_reorder
+from nki_agent.builtin.row_columns import make_once
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.sharing import share_values
 from nki_agent.builtin.shortening import SHORT
@@ -381,7 +390,8 @@ def _plan_stage(
         case StageKind.ATTENTION | StageKind.CHAIN:
             return plan_both(captured, group, buffers=names, chip=chip, choices=choices)
         case StageKind.TRANSPOSE:
-            return plan_transpose(captured, group, buffers=names, choices=choices)
+            reorder = plan_reorder(captured, group, buffers=names, chip=chip)
+            return reorder or plan_transpose(captured, group, buffers=names, choices=choices)
         case StageKind.FOLD:
             return plan_fold(captured, group, buffers=names, chip=chip)
         case StageKind.CONVOLUTION | StageKind.POOL:
@@ -429,4 +439,5 @@ def _plan_rows(
         planner = TotalPlanner
     elif reorder := plan_reorder(captured, group, buffers=names, chip=chip):
         return reorder
-    return planner(captured, group, buffers=names, outputs=outputs, chip=chip).plan(choices)
+    plan = planner(captured, group, buffers=names, outputs=outputs, chip=chip).plan(choices)
+    return make_once(plan, chip)

@@ -440,21 +440,62 @@ class ConvolutionPrinter(BandPrinter):
 
     def _tile_loops(self, body: Source, printer: StepPrinter) -> None:
         add = body.add
-        body.note("Tiles of equally many whole lines; wider lines are cut.")
+        cut = "" if self.plan.tiles_moved > 1 else "; wider lines are cut"
+        body.note(f"Tiles of equally many whole lines{cut}.")
         add("most = max(1, BANK // out_width)")
         add("num_tiles = (lines + most - 1) // most")
         add("tile_lines = (lines + num_tiles - 1) // num_tiles")
+        if self.plan.tiles_moved > 1:
+            self._tile_groups(body, printer)
+            return
         with body.block("for q0 in range(0, lines, tile_lines):"):
             add("count = min(tile_lines, lines - q0)")
             with body.block("for j0 in range(0, out_width, BANK):"):
                 add("width = min(BANK, out_width - j0)")
                 add("n0, cols = q0 * out_width + j0, count * width")
-                add("product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
-                add("window = product.reshape((rows, count, width))")
-                with body.block("for s in range(len(steps)):"):
-                    self._multiply(body)
+                self._sum(body)
                 for step in self.plan.levels[-1]:
                     self._step_in_part(step, printer)
+
+    def _sum(self, body: Source) -> None:
+        """All products of a tile."""
+        body.add("product = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
+        body.add("window = product.reshape((rows, count, width))")
+        with body.block("for s in range(len(steps)):"):
+            self._multiply(body)
+
+    def _tile_groups(self, body: Source, printer: StepPrinter) -> None:
+        """Tiles of whole lines; all that a group of them reads and writes goes in one transfer."""
+        add, steps = body.add, self.plan.levels[-1]
+        moved = {tile_of(s).name: tile_of(s) for s in steps if isinstance(s, Load | Store)}
+        body.note("A transfer is worth its start where it moves several of them.")
+        add(f"group_lines = {self.plan.tiles_moved} * tile_lines")
+        with body.block("for g0 in range(0, lines, group_lines):"):
+            add("n0, total = g0 * out_width, min(group_lines, lines - g0) * out_width")
+            for name, tile in moved.items():
+                add(
+                    f"all_{name} = nl.ndarray((rows, total), dtype=nl.{tile.dtype.value},"
+                    " buffer=nl.sbuf)"
+                )
+            for step in steps:
+                if isinstance(step, Load):
+                    part = f"{self.parts[step.access]}[:, n0 : n0 + total]"
+                    add(f"nisa.dma_copy(dst=all_{step.dst.name}, src={part})")
+            with body.block("for q0 in range(g0, min(g0 + group_lines, lines), tile_lines):"):
+                add("count = min(tile_lines, lines - q0)")
+                add("j0, width = 0, out_width")
+                add("n1, cols = (q0 - g0) * width, count * width")
+                self._sum(body)
+                for name, tile in moved.items():
+                    add(f"{name} = all_{name}[:, n1 : n1 + cols]")
+                    printer.take(tile)
+                for step in steps:
+                    if not isinstance(step, Load | Store):
+                        printer.print(step, 2)
+            for step in steps:
+                if isinstance(step, Store):
+                    part = f"{self.parts[step.access]}[:, n0 : n0 + total]"
+                    add(f"nisa.dma_copy(dst={part}, src=all_{step.src.name})")
 
     def _multiply(self, body: Source) -> None:
         """One step of the sum."""

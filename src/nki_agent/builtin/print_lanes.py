@@ -54,6 +54,8 @@ class LanesPrinter(BandPrinter):
 
     def _ahead(self) -> int:
         """Bands that are loaded before the sums of one."""
+        if self.lanes.beside:
+            return BANDS_AHEAD + 1
         return BANDS_AHEAD if self.plan.is_split else 1
 
     def _own_tap(self) -> str:
@@ -66,16 +68,19 @@ class LanesPrinter(BandPrinter):
     def _other_taps(self) -> str:
         """Those of the Vector Engine."""
         first, end = self.lanes.first_tap, self.lanes.first_tap + self.plan.tensor_taps
-        if not first:
+        if not first and not self.lanes.beside:
             return f"range({end}, {self.taps})"
         others = [tap for tap in range(self.taps) if not first <= tap < end]
-        return f"({', '.join(map(str, others))},)" if len(others) == 1 else f"{tuple(others)}"
+        return str(tuple(tap for tap in others if tap not in self.lanes.beside))
 
     # -- the stage --------------------------------------------------------------------------------
     def print(self) -> None:
         """The whole stage."""
         self._define_load_taps()
         self._define_load_band()
+        if self.lanes.beside:
+            self._define_list_groups()
+            self._define_add_beside()
         self._define_convolve()
         self._sizes()
         self._loop()
@@ -123,9 +128,11 @@ class LanesPrinter(BandPrinter):
         if lanes.is_kept:
             self.source.note("The weights of lanes r0 on; they come again after some tiles.")
             add("kept = []")
-        many = "Two bands are" if self._ahead() > 1 else "The next band is"
+        many = ("The next band is", "Two bands are", "Three bands are")[self._ahead() - 1]
         self.source.note(f"{many} loaded before the sums of this one.")
         add("ready = []")
+        if lanes.beside:
+            self._list_ones()
         with self.source.block("for r0 in range(0, num_lanes, PARTITIONS):"):
             add("rows = min(PARTITIONS, num_lanes - r0)")
             if lanes.is_kept:
@@ -144,8 +151,28 @@ class LanesPrinter(BandPrinter):
                 with self.source.block(f"for b0 in range(0, out_lines, {self.plan.band}):"):
                     add(f"lines = min({self.plan.band}, out_lines - b0)")
                     self._band("b0", "lines")
+        if lanes.beside:
+            with self.source.block("while ready:"):
+                self._convolve_first()
+            return
         with self.source.block("for block in ready:"):
             add(f"{self.prefix}convolve(*block)")
+
+    def _convolve_first(self) -> None:
+        """The first of the bands that are ready, and sums beside of one behind it meanwhile."""
+        add, ahead = self.source.add, BANDS_AHEAD
+        add(f"later = ready[{ahead}][0] if len(ready) > {ahead} else []")
+        add(f"{self.prefix}convolve(later, ones, *ready.pop(0)[1:])")
+
+    def _list_ones(self) -> None:
+        """Ones on a diagonal, by which the Tensor Engine adds what there is to its own sums."""
+        add = self.source.add
+        add("ones = nl.ndarray((PARTITIONS, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)")
+        add("nisa.memset(dst=ones, value=1.0, engine=nisa.engine.gpsimd)")
+        add(
+            "nisa.affine_select(dst=ones, pattern=[[-1, PARTITIONS]], channel_multiplier=1,"
+            " on_true_tile=ones, on_false_value=0.0)"
+        )
 
     def _make_columns(self) -> None:
         self.source.add(f"columns, diagonals = {self.prefix}load_taps(weight_rows, r0, rows)")
@@ -194,9 +221,29 @@ class LanesPrinter(BandPrinter):
         factors = [self.scope.number(factor) for factor in self.factors.values()]
         given = [*parts, *self._columns(0), *self._columns(1), *factors]
         given += [*self._bands(), "columns", "diagonals", lines, "out_width"]
+        if self.lanes.beside:
+            self._list_work(lines, given)
+            return
         add(f"ready.append(({', '.join(given)}))")
         with self.source.block(f"if len(ready) > {self._ahead()}:"):
             add(f"{self.prefix}convolve(*ready.pop(0))")
+
+    def _list_work(self, lines: str, given: list[str]) -> None:
+        """A band with sums beside those in PSUM: they are made group by group."""
+        add, prefix = self.source.add, self.prefix
+        add(f"beside = nl.ndarray((rows, {lines}, out_width), dtype=nl.float32, buffer=nl.sbuf)")
+        add("work = []")
+        with self.source.block(f"for group in {prefix}list_groups({lines}, out_width):"):
+            add("q0, end = group[0][0], group[-1][0] + group[-1][1]")
+            add("work.append((beside[:, q0:end, :], band, columns, q0))")
+        self.source.note(
+            "Those of the first bands at once, later ones beside the sums before them."
+        )
+        with self.source.block(f"while len(ready) < {BANDS_AHEAD} and work:"):
+            add(f"{prefix}add_beside(*work.pop(0))")
+        add(f"ready.append((work, beside, {', '.join(given)}))")
+        with self.source.block(f"if len(ready) > {self._ahead()}:"):
+            self._convolve_first()
 
     # -- functions --------------------------------------------------------------------------------
     def _define_load_taps(self) -> None:
@@ -224,6 +271,47 @@ class LanesPrinter(BandPrinter):
         add("return columns, diagonals")
         self._define("load_taps", ["weight", "r0", "rows"], body)
 
+    def _define_list_groups(self) -> None:
+        body = Source(depth=1)
+        group = self.lanes.group
+        body.add(f'"""(first line, lines, first column, columns) of {group} tiles each."""')
+        self._list_tiles(body)
+        body.add("groups = []")
+        with body.block(f"for t0 in range(0, len(tiles), {group}):"):
+            body.add(f"groups.append(tiles[t0 : t0 + {group}])")
+        body.add("return groups")
+        self._define("list_groups", ["lines", "out_width"], body)
+
+    def _define_add_beside(self) -> None:
+        body = Source(depth=1)
+        add, (first, *others) = body.add, self.lanes.beside
+        add('"""What some taps add: GpSimd adds up what the Scalar Engine multiplies."""')
+        add("rows, count, width = window.shape")
+        add("j0 = 0")
+        body.note(f"Tap {first} reaches every column.")
+        add(f"tap = {first}")
+        part, region = self._reach(body)
+        add(
+            f"nisa.activation(dst={part}, op=nl.copy, data=band[:, {region}],"
+            " scale=columns[:rows, tap : tap + 1])"
+        )
+        self._end_reach(body)
+        others_text = f"({others[0]},)" if len(others) == 1 else f"{tuple(others)}"
+        with body.block(f"for tap in {others_text}:"):
+            part, region = self._reach(body)
+            scaled_part = part.replace("window", "product")
+            add("product = nl.ndarray((rows, count, width), dtype=nl.float32, buffer=nl.sbuf)")
+            add(
+                f"nisa.activation(dst={scaled_part}, op=nl.copy, data=band[:, {region}],"
+                " scale=columns[:rows, tap : tap + 1])"
+            )
+            add(
+                f"nisa.tensor_tensor(dst={part}, data1={part}, data2={scaled_part}, op=nl.add,"
+                " engine=nisa.engine.gpsimd)"
+            )
+            self._end_reach(body)
+        self._define("add_beside", ["window", "band", "columns", "q0"], body)
+
     def _define_convolve(self) -> None:
         body = Source(depth=1)
         scope = PartScope({}, {})
@@ -231,15 +319,29 @@ class LanesPrinter(BandPrinter):
         add, group = body.add, self.lanes.group
         add('"""One band of one tile of lanes; what follows leaves PSUM with it."""')
         add("rows = band.shape[0]")
-        self._list_tiles(body)
-        with body.block(f"for t0 in range(0, len(tiles), {group}):"):
+        if self.lanes.beside:
+            loop = f"for tiles in {self.prefix}list_groups(lines, out_width):"
+        else:
+            self._list_tiles(body)
+            loop = f"for t0 in range(0, len(tiles), {group}):"
+        with body.block(loop):
+            if self.lanes.beside:
+                with body.block("if later:"):
+                    add(f"{self.prefix}add_beside(*later.pop(0))")
             add("group, total = [], 0")
-            with body.block(f"for q0, count, j0, width in tiles[t0 : t0 + {group}]:"):
+            each = "tiles" if self.lanes.beside else f"tiles[t0 : t0 + {group}]"
+            with body.block(f"for q0, count, j0, width in {each}:"):
                 add("window = nl.ndarray((rows, count, width), dtype=nl.float32, buffer=nl.psum)")
                 self._own_steps(body)
+                if self.lanes.beside:
+                    add(
+                        "nisa.nc_matmul(dst=window, stationary=ones[:rows, :rows],"
+                        " moving=beside[:, q0 : q0 + count, j0 : j0 + width],"
+                        " is_stationary_onezero=True)"
+                    )
                 add("group.append((window, q0, count, j0, width))")
                 add("total += count * width")
-            if self.plan.tensor_taps < self.taps:
+            if self.plan.tensor_taps + len(self.lanes.beside) < self.taps:
                 body.note("The other taps, a step of each sum by turns: none waits for its last.")
                 with (
                     body.block(f"for tap in {self._other_taps()}:"),
@@ -248,7 +350,8 @@ class LanesPrinter(BandPrinter):
                     self._other_step(body)
             self._finish(body, printer)
         self.factors = scope.given
-        given = [*self.parts.values(), *self._columns(0), *self._columns(1), *self.factors]
+        given = ["later", "ones", "beside"] if self.lanes.beside else []
+        given += [*self.parts.values(), *self._columns(0), *self._columns(1), *self.factors]
         given += [*self._bands(), "columns", "diagonals", "lines", "out_width"]
         self._define("convolve", given, body)
 
@@ -337,7 +440,8 @@ class LanesPrinter(BandPrinter):
         """What follows the sums of a group; all that it reads and writes goes in one transfer."""
         add, steps = body.add, self.plan.levels[-1]
         moved = {tile_of(s).name: tile_of(s) for s in steps if isinstance(s, Load | Store)}
-        add("n0, c0 = tiles[t0][0] * out_width + tiles[t0][2], 0")
+        first = "tiles[0]" if self.lanes.beside else "tiles[t0]"
+        add(f"n0, c0 = {first}[0] * out_width + {first}[2], 0")
         for name, tile in moved.items():
             add(
                 f"all_{name} = nl.ndarray((rows, total), dtype=nl.{tile.dtype.value},"

@@ -21,6 +21,8 @@ from nki_agent.builtin.tile_steps import (
     Step,
     Store,
     Tile,
+    step_reads,
+    step_writes,
 )
 from nki_agent.isa.dtype import DType
 
@@ -207,9 +209,31 @@ class RowsPrinter:
         with self.source.block(self._loop(level)):
             if level + 1 == self.row_level and not (self.plan.is_flat or self.is_packed):
                 self.source.add(f"rows = min({self.lanes}, num_rows - r0)")
+                if names := self._once_names():
+                    self.source.add(f"{', '.join(names)} = kept[r0 // PARTITIONS]")
             elif self.has_col_loop and level + 1 == self.row_level - 1:
                 self.source.add("cols = min(COL_BLOCK, num_cols - c0)")
             self._level(level + 1)
+
+    def _make_once(self) -> None:
+        """Columns of each tile of rows, before the loops that do not change them."""
+        names = self._once_names()
+        self.source.note("What depends on the row alone is made once.")
+        if names:
+            self.source.add("kept = []")
+        with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+            self.source.add("rows = min(PARTITIONS, num_rows - r0)")
+            for step in self.plan.once:
+                self._step(step, self.row_level)
+            if names:
+                made = names[0] if len(names) == 1 else f"({', '.join(names)})"
+                self.source.add(f"kept.append({made})")
+
+    def _once_names(self) -> list[str]:
+        """Tiles of `once` that the tiles of a pass read."""
+        read = {tile for step in self.plan.levels[-1] for tile in step_reads(step)}
+        made = [tile for step in self.plan.once for tile in step_writes(step)]
+        return list(dict.fromkeys(tile.name for tile in made if tile in read))
 
     def _steps(self, level: int) -> None:
         """The steps of one level."""
@@ -226,6 +250,8 @@ class RowsPrinter:
                 continue
             for step in run:
                 self._step(step, level)
+        if level == 0 and self.plan.once:
+            self._make_once()
 
     def _is_moved(self) -> bool:
         """Whether what a tile loads is stored, perhaps in another dtype, and that is all."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nki_agent.builtin.align import Walk, group_size, group_stride, merge_axes
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.graph import Op, contiguous_strides
+from nki_agent.builtin.graph import Node, Op, contiguous_strides
 from nki_agent.builtin.plan import Stored
 from nki_agent.builtin.reorder_plan import ReorderPlan, Run
 from nki_agent.builtin.stages import Group
@@ -27,6 +27,9 @@ LOCALS = frozenset(
 """Names in the text of such a stage."""
 GAIN_MIN = 4
 """How much longer runs must become."""
+TURNED_MAX = 4
+"""Elements side by side in the target, one of each row of the source, up to which an engine moves
+them in order faster than the Tensor Engine turns them."""
 ROWS_MIN = 16
 """Partitions of a tile at the largest sizes at least: fewer leave transfers to few engines."""
 
@@ -36,7 +39,7 @@ def plan_reorder(
 ) -> ReorderPlan | None:
     """Plan one copy; None if it is better as a pass over rows."""
     node = captured.graph[group.nodes[0]]
-    if len(group.nodes) > 1 or group.loop or node.op is not Op.UNARY or node.function != "copy":
+    if len(group.nodes) > 1 or group.loop or not _is_copy(captured, node):
         return None
     view = captured.graph[node.inputs[0]]
     base = captured.graph.base(view.id)
@@ -65,6 +68,13 @@ def plan_reorder(
         rows=rows,
         inner=tuple(runs[inner:]),
     )
+
+
+def _is_copy(captured: Captured, node: Node) -> bool:
+    """Whether it only moves elements; turning a few leaves the Tensor Engine mostly idle."""
+    if node.op is Op.TRANSPOSE:
+        return max(graph[node.id].shape[-1] for graph in captured.graphs) <= TURNED_MAX
+    return node.op is Op.UNARY and node.function == "copy"
 
 
 def _runs(captured: Captured, view: int) -> list[Run]:
