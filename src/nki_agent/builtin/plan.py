@@ -134,6 +134,8 @@ class Twin:
     x: Access | None
     w: Access | None
     product: Tile
+    is_column: bool = False
+    """Whether it has one column, whatever the other one has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +184,7 @@ class MatmulPlan:
     tail: RowTail | None = None
     """What follows for whole rows, which are then not stored."""
     twin: Twin | None = None
-    """Another product of the same shape, that the steps of a tile read beside this one."""
+    """Another product of the same rows, that the steps of a tile read beside this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

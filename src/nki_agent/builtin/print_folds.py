@@ -21,13 +21,13 @@ LANE_TILES = '''def lane_tiles(num_elems, block):
 '''
 
 DEPTH_TILES = '''def depth_tiles(depth, block):
-    """(start, rows, count) of the tiles of an axis of which each partition takes every 128th."""
+    """(start, step, rows, count) of the tiles of an axis whose neighbours share a partition."""
     whole = depth // PARTITIONS
     tiles = []
     for t in range(0, whole, block):
-        tiles.append((t * PARTITIONS, PARTITIONS, min(block, whole - t)))
+        tiles.append((t, whole, PARTITIONS, min(block, whole - t)))
     if depth % PARTITIONS:
-        tiles.append((whole * PARTITIONS, depth % PARTITIONS, 1))
+        tiles.append((whole * PARTITIONS, 1, depth % PARTITIONS, 1))
     return tiles
 '''
 
@@ -125,7 +125,8 @@ class FoldPrinter:
         """Parts of each result in all partitions, which are joined at the end."""
         add, plan = self.source.add, self.plan
         self._total("lanes")
-        with self.source.block(f"for m0, rows, count in depth_tiles(num_rows, {plan.row_block}):"):
+        tiles = f"depth_tiles(num_rows, {plan.row_block})"
+        with self.source.block(f"for m0, step, rows, count in {tiles}:"):
             self._load(count="count")
             self._accumulate("total[:rows]", "count", "m0 + e")
         add("parts = nl.ndarray((lanes, cols), dtype=nl.float32, buffer=nl.sbuf)")
@@ -155,7 +156,7 @@ class FoldPrinter:
         self.source.note("A column of ones adds the partitions up.")
         add("joined = nl.ndarray((1, cols), dtype=nl.float32, buffer=nl.psum)")
         rows = f"depth_tiles(num_rows, {self.plan.row_block})"
-        with self.source.block(f"for m0, rows, count in {rows}:"):
+        with self.source.block(f"for m0, step, rows, count in {rows}:"):
             self._load(count="count")
             with self.source.block("for e in range(count):"):
                 add("nisa.nc_matmul(dst=joined, stationary=ones[:rows], moving=tile[:, e, :])")
@@ -202,7 +203,7 @@ class FoldPrinter:
                 first = self._pace(plan.source, -3) if self.names else "1"
                 offset.append("c0")
             case _:
-                first, step = pace, times("PARTITIONS", pace)
+                first = times("step", pace)
                 offset.append("c0")
         pattern = [[first, "rows"], [step, count], ["1", "cols"]]
         text = access_pattern(plan.source.tensor, pattern, offset)

@@ -55,6 +55,7 @@ class MatmulPrinter:
         self.x_2 = None if twin is None or twin.x is None else twin.x
         self.w_2 = None if twin is None or twin.w is None else twin.w
         """Those of another product beside this one."""
+        self.has_column = twin is not None and twin.is_column
         self.w_level = max((i + 1 for i, s in enumerate(plan.w.strides[:-2]) if any(s)), default=0)
         self.width = "BANK" if plan.is_bank_wide else "col_group"
         is_deep = plan.depth_group is not None
@@ -124,6 +125,8 @@ class MatmulPrinter:
             self.xs.append(("x_turned_2", side, self._regions(x_axes, side)))
         if self.w_2 is not None:
             side = swap_axes(self.w_2) if is_w_turned(plan) else self.w_2
+            if self.has_column:
+                w_axes = (k, ("1", (1,) * len(plan.n)))
             self.ws.append(("w_kept_2", side, self._regions(w_axes, side)))
         self.out_regions = Regions(self.source, self.scope, self.loops.axes(m, n))
         for steps in (*plan.levels, *self._levels_behind()):
@@ -166,7 +169,8 @@ class MatmulPrinter:
     def _load_all_w(self) -> None:
         """What of w stays in SBUF."""
         for name, access, regions in self.ws:
-            self._load_w(name, "num_cols", Window(count="num_cols"), (access, regions))
+            cols = "1" if name != "w_kept" and self.has_column else "num_cols"
+            self._load_w(name, cols, Window(count=cols), (access, regions))
 
     def _load_w(
         self, name: str, cols: str, window: Window, side: tuple[Access, Regions] | None = None
@@ -216,12 +220,14 @@ class MatmulPrinter:
         with source.block("for n0 in range(0, num_cols, BANK):"):
             source.add("cols = min(BANK, num_cols - n0)")
             for product, x, w in self._products():
+                is_column = w != "w_kept" and self.has_column
                 self._accumulate(
                     source,
                     f"{x}[:size, k, :]",
-                    f"{w}[:size, k, n0 : n0 + cols]",
+                    f"{w}[:size, k, {':' if is_column else 'n0 : n0 + cols'}]",
                     k_tiles=f"x_turned.shape[{last - 1}]",
                     product=product,
+                    cols="1" if is_column else "cols",
                 )
             self._begin_block(source, printer)
             for step in self.plan.levels[self.last]:
@@ -388,8 +394,9 @@ class MatmulPrinter:
         *,
         k_tiles: str,
         product: str = "product",
+        cols: str = "cols",
     ) -> None:
-        source.add(f"{product} = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
+        source.add(f"{product} = nl.ndarray((rows, {cols}), dtype=nl.float32, buffer=nl.psum)")
         self._add_up(source, stationary, moving, k_tiles=k_tiles, depth="depth", product=product)
 
     def _add_up(
