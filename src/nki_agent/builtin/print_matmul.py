@@ -219,26 +219,37 @@ class MatmulPrinter:
         self._begin_rows(source)
         with source.block("for n0 in range(0, num_cols, BANK):"):
             source.add("cols = min(BANK, num_cols - n0)")
-            for product, x, w in self._products():
-                is_column = w != "w_kept" and self.has_column
-                self._accumulate(
-                    source,
-                    f"{x}[:size, k, :]",
-                    f"{w}[:size, k, {':' if is_column else 'n0 : n0 + cols'}]",
-                    k_tiles=f"x_turned.shape[{last - 1}]",
-                    product=product,
-                    cols="1" if is_column else "cols",
-                )
+            self._multiply_rows(source)
             self._begin_block(source, printer)
             for step in self.plan.levels[self.last]:
                 self._step_in_part(step, printer)
         self._end_rows(source)
+        self._add_multiply(source, scope)
+
+    def _multiply_rows(
+        self, source: Source, *, stationary: str = "{x}[:size, k, :]", cols: str = "cols"
+    ) -> None:
+        """The products of one tile."""
+        for product, x, w in self._products():
+            is_column = w != "w_kept" and self.has_column
+            wide = "n0 : n0 + cols" if cols == "cols" else ":"
+            self._accumulate(
+                source,
+                stationary.format(x=x),
+                f"{w}[:size, k, {':' if is_column else wide}]",
+                k_tiles=f"x_turned.shape[{1 + self.plan.is_split}]",
+                product=product,
+                cols="1" if is_column else cols,
+            )
+
+    def _add_multiply(self, source: Source, scope: PartScope, *more: str) -> None:
+        """The function of these lines; `more` are arguments behind all others."""
         self.factors = scope.given
         given = [*self.parts.values(), *self._kept_tiles(), *self.factors]
         self.helpers.add()
         self.helpers.add()
         given += [*(["x_turned", "x_turned_2"] if self.x_2 else ["x_turned"])]
-        given += [*(["w_kept", "w_kept_2"] if self.w_2 else ["w_kept"]), "depth"]
+        given += [*(["w_kept", "w_kept_2"] if self.w_2 else ["w_kept"]), "depth", *more]
         self.helpers.add(f"def {self.multiply}({', '.join(given)}):")
         self.helpers.lines.extend(source.lines)
 
@@ -308,13 +319,16 @@ class MatmulPrinter:
                 self.source.note(f"All of {self.plan.w.tensor} stays in SBUF: [K, block of K, N].")
                 self._load_all_w()
 
-    def _make_ready(self, x_turned: list[str]) -> None:
+    def _rows_of_tile(self) -> Window:
+        return Window(start="r0", count="rows")
+
+    def _make_ready(self, x_turned: list[str], *more: str) -> None:
         """Multiply the tile before this one, whose operands are there by now."""
-        rows, cols = Window(start="r0", count="rows"), Window(count="num_cols")
+        rows, cols = self._rows_of_tile(), Window(count="num_cols")
         windows = self.loops.windows(rows, cols)
         parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
-        operands = [*x_turned, *(name for name, *_ in self.ws), "depth"]
+        operands = [*x_turned, *(name for name, *_ in self.ws), "depth", *more]
         self._put_off([*parts, *self._kept_tiles(), *factors, *operands])
 
     def _put_off(self, given: list[str]) -> None:

@@ -1,8 +1,8 @@
 """Joins two products that share an operand, where the second goes on with what the first made.
 
 Law: both have one shape, and the tiles of one meet those of the other in SBUF: what the first made
-is not stored, and the shared operand is loaded and turned once. Nobody else reads the first. A
-first product of one column, the sum of a weighted mean say, is one number for each row of the second.
+is not stored, and the shared operand is loaded and turned once. Nobody else reads the first. Of
+two that share x, the first may have one column: then it is a number for each row of the second.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.stage_tensors import stage_reads
 from nki_agent.builtin.tile_steps import (
     Access,
+    Copy,
+    Invert,
     Kind,
     Load,
     Step,
@@ -86,9 +88,11 @@ def _join(first: MatmulPlan, second: MatmulPlan, made: Store) -> MatmulPlan | No
     if loads[0].dst.dtype is not made.src.dtype or made.src.in_psum:
         return None
     new = _renamed(first, second, kind=Kind.ROW if is_column else None)
+    leaving = _only_copy(first, second, loads[0]) if is_column else None
+    given = new[made.src if leaving is None else first.product]
     levels = [
-        [with_tiles(step, new) for step in own if step is not made]
-        + [with_tiles(step, {loads[0].dst: new[made.src]}) for step in rest if step != loads[0]]
+        [with_tiles(step, new) for step in own if step not in (made, leaving)]
+        + [with_tiles(step, {loads[0].dst: given}) for step in rest if step != loads[0]]
         for own, rest in zip(first.levels, second.levels, strict=True)
     ]
     return replace(
@@ -102,6 +106,17 @@ def _join(first: MatmulPlan, second: MatmulPlan, made: Store) -> MatmulPlan | No
             is_column=is_column,
         ),
     )
+
+
+def _only_copy(first: MatmulPlan, second: MatmulPlan, load: Load) -> Step | None:
+    """What takes a column out of PSUM as it is, where its readers as well find it there."""
+    match [step for level in first.levels for step in level]:
+        case [Copy(dst=dst, src=first.product) as leaving, Store()] if dst.dtype is DType.FLOAT32:
+            steps = [step for level in second.levels for step in level]
+            readers = [step for step in steps if load.dst in step_reads(step)]
+            return leaving if all(isinstance(step, Invert) for step in readers) else None
+        case _:
+            return None
 
 
 def _is_column(first: MatmulPlan, second: MatmulPlan) -> bool:
