@@ -40,15 +40,6 @@ DEPTH_RUNS = '''def depth_runs(depth, block):
         tiles.append((whole * PARTITIONS, 1, depth % PARTITIONS, 1))
     return tiles
 '''
-SHORT_RUN_BYTES = 512
-"""Elements that lie side by side up to this are worth to be loaded with those that follow them;
-longer ones come in the order in which a stage before may have stored them."""
-
-
-def takes_neighbours(plan: FoldPlan) -> bool:
-    """Whether neighbours along the reduced axis share a partition: they make one long run."""
-    is_whole = plan.source.strides[-2] == plan.n and plan.col_block >= max(plan.n)
-    return is_whole and max(plan.n) * plan.dtype.itemsize < SHORT_RUN_BYTES
 
 
 def is_product(plan: FoldPlan) -> bool:
@@ -61,7 +52,7 @@ def fold_helpers(plan: Plan) -> list[str]:
     """The helper functions that such stages call."""
     folds = [stage for stage in plan.stages if isinstance(stage, FoldPlan)]
     runs = any(fold.partitions == "runs" for fold in folds)
-    depths = {takes_neighbours(fold) for fold in folds if fold.partitions == "depth"}
+    depths = {fold.takes_neighbours for fold in folds if fold.partitions == "depth"}
     return [LANE_TILES] * runs + [DEPTH_TILES] * (False in depths) + [DEPTH_RUNS] * (True in depths)
 
 
@@ -182,7 +173,7 @@ class FoldPrinter:
         self._store(self._moved("joined", "(1, cols)"), "1", "cols")
 
     def _depth_loop(self) -> str:
-        if takes_neighbours(self.plan):
+        if self.plan.takes_neighbours:
             return f"for m0, step, rows, count in depth_runs(num_rows, {self.plan.row_block}):"
         return f"for m0, rows, count in depth_tiles(num_rows, {self.plan.row_block}):"
 
@@ -226,7 +217,7 @@ class FoldPrinter:
             case "batch":
                 first = self._pace(plan.source, -3) if self.names else "1"
                 offset.append("c0")
-            case _ if takes_neighbours(plan):
+            case _ if plan.takes_neighbours:
                 first = times("step", pace)
                 offset.append("c0")
             case _:

@@ -14,8 +14,6 @@ from nki_agent.builtin.regions import Window
 from nki_agent.builtin.text import PartScope, Source
 from nki_agent.builtin.tile_steps import Kind, Load, Store
 
-SHORT_RUN_BYTES = 512
-"""Rows of results below it are worth to be gathered: DMA takes as long for less."""
 ROWS_EACH = '''def rows_each(num_rows, most):
     """Neighbouring rows that share a partition in `load_short_rows`."""
     each = max(1, min(most, num_rows // PARTITIONS))
@@ -34,8 +32,7 @@ def has_short_results(plan: MatmulPlan) -> bool:
     if len(stores) != 1 or any(isinstance(step, Load) for step in steps) or plan.is_split:
         return False
     tile, (*_, row, col) = stores[0].src, stores[0].access.strides
-    is_short = max(plan.n) * tile.dtype.itemsize < SHORT_RUN_BYTES
-    return is_short and tile.kind is Kind.FULL and row == plan.n and set(col) == {1}
+    return plan.has_short_rows and tile.kind is Kind.FULL and row == plan.n and set(col) == {1}
 
 
 def short_product_helpers(plan: Plan) -> list[str]:
