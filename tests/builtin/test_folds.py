@@ -38,3 +38,9 @@ def test_reduction_across_runs_turns_nothing(make_task: MakeTask) -> None:
     text = write_kernel(make_task(FOLDS[0].source("float32")), Target.TRN2)
     assert "private_hbm" not in text
     assert "nc_transpose" not in text
+
+
+def test_short_rows_are_reduced_in_long_runs(make_task: MakeTask) -> None:
+    short, long = (Operator("sum", "x.sum(0)", ((1100, n),)).source("bfloat16") for n in (64, 512))
+    assert "depth_runs(" in write_kernel(make_task(short), Target.TRN2)
+    assert "depth_runs(" not in write_kernel(make_task(long), Target.TRN2)

@@ -25,7 +25,7 @@ TWINS = (
 )
 APART = (
     Operator("results that are read twice", "(lambda a: a * (x @ z) @ a.mT)(x @ y)", SHAPES),
-    Operator("other shapes", "(x @ y) * (x @ z)", ((300, 70), (70, 90), (70, 1))),
+    Operator("other columns", "(x @ y)[:, :30] * (x @ z)", ((300, 70), (70, 90), (70, 30))),
     Operator("nothing in common", "(x @ y) * (z @ w)", (*SHAPES[:2], (300, 50), (50, 90))),
 )
 
@@ -33,6 +33,26 @@ APART = (
 @pytest.mark.parametrize("operator", TWINS, ids=lambda o: o.name)
 def test_twins_are_one_stage(operator: Operator, make_task: MakeTask, solve: Solve) -> None:
     task = make_task(operator.source("float32"))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    kernel = write_kernel(task, Target.TRN2)
+    assert "product_2 = " in kernel
+    assert "private_hbm" not in kernel
+
+
+COLUMNS = (
+    Operator("weighted mean", "(x @ y) / (x @ z + 100)", ((300, 70), (70, 90), (70, 1))),
+    Operator("with what follows", "x @ y + torch.tanh(x @ z)", ((300, 70), (70, 600), (70, 1))),
+    Operator("of batches", "(x @ y) * (x @ z)", ((3, 150, 70), (3, 70, 90), (3, 70, 1))),
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("operator", COLUMNS, ids=lambda o: o.name)
+def test_product_of_one_column_shares_the_stage_of_its_twin(
+    operator: Operator, dtype: str, make_task: MakeTask, solve: Solve
+) -> None:
+    task = make_task(operator.source(dtype))
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
     kernel = write_kernel(task, Target.TRN2)

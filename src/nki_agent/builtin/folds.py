@@ -62,19 +62,25 @@ def plan_fold(
     depth = max(m) if partitions != "depth" else math.ceil(max(m) / chip.partitions)
     bank = chip.psum_bank_bytes // DType.FLOAT32.itemsize
     row_block = max(1, min(depth, TILE_ELEMS // min(run, bank)))
+    col_block = max(1, min(run, bank))
+    dtype = buffers[captured.graph.base(node.inputs[0]).id].dtype
+    # Longer rows come in the order in which a stage before may have stored them.
+    is_short = max(n) * dtype.itemsize < chip.dma_efficient_descriptor_bytes
+    follows = accesses[0].strides[-2] == n and col_block >= max(n)
     return FoldPlan(
         title=describe(captured, group.nodes),
         function=node.function,
         batch=loops,
         source=accesses[0],
         target=accesses[1],
-        dtype=buffers[captured.graph.base(node.inputs[0]).id].dtype,
+        dtype=dtype,
         out_dtype=stored.dtype,
         m=m,
         n=n,
         partitions=partitions,
         row_block=row_block,
-        col_block=max(1, min(run, bank)),
+        col_block=col_block,
+        takes_neighbours=is_short and follows,
     )
 
 

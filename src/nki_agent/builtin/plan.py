@@ -136,6 +136,8 @@ class Twin:
     x: Access | None
     w: Access | None
     product: Tile
+    is_column: bool = False
+    """Whether it has one column, whatever the other one has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,12 +181,14 @@ class MatmulPlan:
     """Whether it is one step of a loop over time, its outermost axis."""
     is_w_first: bool = False
     """Whether w is loaded before x: it is there while an earlier stage still makes x."""
+    has_short_rows: bool = False
+    """Whether rows of the result are shorter than what DMA moves at its full rate."""
     is_split: bool = False
     """Whether each float32 operand is a sum of two bfloat16 numbers."""
     tail: RowTail | None = None
     """What follows for whole rows, which are then not stored."""
     twin: Twin | None = None
-    """Another product of the same shape, that the steps of a tile read beside this one."""
+    """Another product of the same rows, that the steps of a tile read beside this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +238,8 @@ class FoldPlan:
     row_block: int
     """Elements of m that are loaded at a time, in each partition."""
     col_block: int
+    takes_neighbours: bool = False
+    """Whether neighbours along m share a partition where m lies on them: they make one long run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

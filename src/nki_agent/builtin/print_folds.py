@@ -30,6 +30,16 @@ DEPTH_TILES = '''def depth_tiles(depth, block):
         tiles.append((whole * PARTITIONS, depth % PARTITIONS, 1))
     return tiles
 '''
+DEPTH_RUNS = '''def depth_runs(depth, block):
+    """(start, step, rows, count) of the tiles of an axis whose neighbours share a partition."""
+    whole = depth // PARTITIONS
+    tiles = []
+    for t in range(0, whole, block):
+        tiles.append((t, whole, PARTITIONS, min(block, whole - t)))
+    if depth % PARTITIONS:
+        tiles.append((whole * PARTITIONS, 1, depth % PARTITIONS, 1))
+    return tiles
+'''
 
 
 def is_product(plan: FoldPlan) -> bool:
@@ -40,8 +50,10 @@ def is_product(plan: FoldPlan) -> bool:
 
 def fold_helpers(plan: Plan) -> list[str]:
     """The helper functions that such stages call."""
-    kinds = {stage.partitions for stage in plan.stages if isinstance(stage, FoldPlan)}
-    return [text for kind, text in (("runs", LANE_TILES), ("depth", DEPTH_TILES)) if kind in kinds]
+    folds = [stage for stage in plan.stages if isinstance(stage, FoldPlan)]
+    runs = any(fold.partitions == "runs" for fold in folds)
+    depths = {fold.takes_neighbours for fold in folds if fold.partitions == "depth"}
+    return [LANE_TILES] * runs + [DEPTH_TILES] * (False in depths) + [DEPTH_RUNS] * (True in depths)
 
 
 class FoldPrinter:
@@ -125,7 +137,7 @@ class FoldPrinter:
         """Parts of each result in all partitions, which are joined at the end."""
         add, plan = self.source.add, self.plan
         self._total("lanes")
-        with self.source.block(f"for m0, rows, count in depth_tiles(num_rows, {plan.row_block}):"):
+        with self.source.block(self._depth_loop()):
             self._load(count="count")
             self._accumulate("total[:rows]", "count", "m0 + e")
         add("parts = nl.ndarray((lanes, cols), dtype=nl.float32, buffer=nl.sbuf)")
@@ -154,12 +166,16 @@ class FoldPrinter:
         add = self.source.add
         self.source.note("A column of ones adds the partitions up.")
         add("joined = nl.ndarray((1, cols), dtype=nl.float32, buffer=nl.psum)")
-        rows = f"depth_tiles(num_rows, {self.plan.row_block})"
-        with self.source.block(f"for m0, rows, count in {rows}:"):
+        with self.source.block(self._depth_loop()):
             self._load(count="count")
             with self.source.block("for e in range(count):"):
                 add("nisa.nc_matmul(dst=joined, stationary=ones[:rows], moving=tile[:, e, :])")
         self._store(self._moved("joined", "(1, cols)"), "1", "cols")
+
+    def _depth_loop(self) -> str:
+        if self.plan.takes_neighbours:
+            return f"for m0, step, rows, count in depth_runs(num_rows, {self.plan.row_block}):"
+        return f"for m0, rows, count in depth_tiles(num_rows, {self.plan.row_block}):"
 
     # -- steps ------------------------------------------------------------------------------------
     def _total(self, rows: str) -> None:
@@ -200,6 +216,9 @@ class FoldPrinter:
                 offset.append("start")
             case "batch":
                 first = self._pace(plan.source, -3) if self.names else "1"
+                offset.append("c0")
+            case _ if plan.takes_neighbours:
+                first = times("step", pace)
                 offset.append("c0")
             case _:
                 first, step = pace, times("PARTITIONS", pace)

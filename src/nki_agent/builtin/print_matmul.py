@@ -55,6 +55,7 @@ class MatmulPrinter:
         self.x_2 = None if twin is None or twin.x is None else twin.x
         self.w_2 = None if twin is None or twin.w is None else twin.w
         """Those of another product beside this one."""
+        self.has_column = twin is not None and twin.is_column
         self.w_level = max((i + 1 for i, s in enumerate(plan.w.strides[:-2]) if any(s)), default=0)
         self.width = "BANK" if plan.is_bank_wide else "col_group"
         is_deep = plan.depth_group is not None
@@ -124,6 +125,8 @@ class MatmulPrinter:
             self.xs.append(("x_turned_2", side, self._regions(x_axes, side)))
         if self.w_2 is not None:
             side = swap_axes(self.w_2) if is_w_turned(plan) else self.w_2
+            if self.has_column:
+                w_axes = (k, ("1", (1,) * len(plan.n)))
             self.ws.append(("w_kept_2", side, self._regions(w_axes, side)))
         self.out_regions = Regions(self.source, self.scope, self.loops.axes(m, n))
         for steps in (*plan.levels, *self._levels_behind()):
@@ -166,7 +169,8 @@ class MatmulPrinter:
     def _load_all_w(self) -> None:
         """What of w stays in SBUF."""
         for name, access, regions in self.ws:
-            self._load_w(name, "num_cols", Window(count="num_cols"), (access, regions))
+            cols = "1" if name != "w_kept" and self.has_column else "num_cols"
+            self._load_w(name, cols, Window(count=cols), (access, regions))
 
     def _load_w(
         self, name: str, cols: str, window: Window, side: tuple[Access, Regions] | None = None
@@ -215,24 +219,37 @@ class MatmulPrinter:
         self._begin_rows(source)
         with source.block("for n0 in range(0, num_cols, BANK):"):
             source.add("cols = min(BANK, num_cols - n0)")
-            for product, x, w in self._products():
-                self._accumulate(
-                    source,
-                    f"{x}[:size, k, :]",
-                    f"{w}[:size, k, n0 : n0 + cols]",
-                    k_tiles=f"x_turned.shape[{last - 1}]",
-                    product=product,
-                )
+            self._multiply_rows(source)
             self._begin_block(source, printer)
             for step in self.plan.levels[self.last]:
                 self._step_in_part(step, printer)
         self._end_rows(source)
+        self._add_multiply(source, scope)
+
+    def _multiply_rows(
+        self, source: Source, *, stationary: str = "{x}[:size, k, :]", cols: str = "cols"
+    ) -> None:
+        """The products of one tile."""
+        for product, x, w in self._products():
+            is_column = w != "w_kept" and self.has_column
+            wide = "n0 : n0 + cols" if cols == "cols" else ":"
+            self._accumulate(
+                source,
+                stationary.format(x=x),
+                f"{w}[:size, k, {':' if is_column else wide}]",
+                k_tiles=f"x_turned.shape[{1 + self.plan.is_split}]",
+                product=product,
+                cols="1" if is_column else cols,
+            )
+
+    def _add_multiply(self, source: Source, scope: PartScope, *more: str) -> None:
+        """The function of these lines; `more` are arguments behind all others."""
         self.factors = scope.given
         given = [*self.parts.values(), *self._kept_tiles(), *self.factors]
         self.helpers.add()
         self.helpers.add()
         given += [*(["x_turned", "x_turned_2"] if self.x_2 else ["x_turned"])]
-        given += [*(["w_kept", "w_kept_2"] if self.w_2 else ["w_kept"]), "depth"]
+        given += [*(["w_kept", "w_kept_2"] if self.w_2 else ["w_kept"]), "depth", *more]
         self.helpers.add(f"def {self.multiply}({', '.join(given)}):")
         self.helpers.lines.extend(source.lines)
 
@@ -302,13 +319,16 @@ class MatmulPrinter:
                 self.source.note(f"All of {self.plan.w.tensor} stays in SBUF: [K, block of K, N].")
                 self._load_all_w()
 
-    def _make_ready(self, x_turned: list[str]) -> None:
+    def _rows_of_tile(self) -> Window:
+        return Window(start="r0", count="rows")
+
+    def _make_ready(self, x_turned: list[str], *more: str) -> None:
         """Multiply the tile before this one, whose operands are there by now."""
-        rows, cols = Window(start="r0", count="rows"), Window(count="num_cols")
+        rows, cols = self._rows_of_tile(), Window(count="num_cols")
         windows = self.loops.windows(rows, cols)
         parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
-        operands = [*x_turned, *(name for name, *_ in self.ws), "depth"]
+        operands = [*x_turned, *(name for name, *_ in self.ws), "depth", *more]
         self._put_off([*parts, *self._kept_tiles(), *factors, *operands])
 
     def _put_off(self, given: list[str]) -> None:
@@ -388,8 +408,9 @@ class MatmulPrinter:
         *,
         k_tiles: str,
         product: str = "product",
+        cols: str = "cols",
     ) -> None:
-        source.add(f"{product} = nl.ndarray((rows, cols), dtype=nl.float32, buffer=nl.psum)")
+        source.add(f"{product} = nl.ndarray((rows, {cols}), dtype=nl.float32, buffer=nl.psum)")
         self._add_up(source, stationary, moving, k_tiles=k_tiles, depth="depth", product=product)
 
     def _add_up(

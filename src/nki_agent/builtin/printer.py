@@ -57,6 +57,11 @@ from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
 from nki_agent.builtin.print_shared_tiles import SharedTilesPrinter
+from nki_agent.builtin.print_short_products import (
+    ShortProductPrinter,
+    has_short_results,
+    short_product_helpers,
+)
 from nki_agent.builtin.print_short_transpose import BlockTransposePrinter, ShortTransposePrinter
 from nki_agent.builtin.print_small_attention import (
     SmallAttentionPrinter,
@@ -189,7 +194,7 @@ def _constants(plan: Plan, source: Source) -> None:
             source.add(BEHIND)
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
     helpers = helpers_of(plan)
-    helpers += window_helpers(plan) + fold_helpers(plan)
+    helpers += short_product_helpers(plan) + window_helpers(plan) + fold_helpers(plan)
     helpers += (
         small_attention_helpers(plan)
         + chain_helpers(plan)
@@ -262,8 +267,7 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             rows = OverRowsPrinter if is_over_rows else RowsPrinter
             rows(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case MatmulPlan():
-            matmul = MatmulPrinter if stage.tail is None else ProductRowsPrinter
-            matmul(stage, source, scope, helpers=helpers, prefix=prefix).print()
+            _matmul_printer(stage)(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case TransposePlan():
             _transpose_printer(stage)(stage, source, scope).print()
         case FoldPlan():
@@ -281,6 +285,12 @@ def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefi
             ChainPrinter(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case _:
             _plain_stage(stage, source, scope)
+
+
+def _matmul_printer(plan: MatmulPlan) -> type[MatmulPrinter]:
+    if plan.tail is not None:
+        return ProductRowsPrinter
+    return ShortProductPrinter if has_short_results(plan) else MatmulPrinter
 
 
 def _plain_stage(

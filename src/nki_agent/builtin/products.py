@@ -156,6 +156,8 @@ class MatmulPlanner:
             has_double_rows=dtype in FP8 and self.chip.generation >= GEN3,
             is_step=bool(self.group.loop),
             is_w_first=self._is_made(x_id) and not self._is_made(w_id),
+            has_short_rows=max(n) * max(self.buffers[node].dtype.itemsize for node in self.outputs)
+            < self.chip.dma_efficient_descriptor_bytes,
             is_split=choices.split_products
             and dtype is DType.FLOAT32
             and max(m) >= SPLIT_ROWS_MIN

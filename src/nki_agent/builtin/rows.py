@@ -44,6 +44,7 @@ from nki_agent.builtin.plan import RowsPlan, Stored, Total
 from nki_agent.builtin.row_bytes import BUFFERS, bytes_of
 from nki_agent.builtin.row_parts import RowPart, find_row_parts, is_scattered
 from nki_agent.builtin.row_space import Space, longest_as_rows, space_of_total, with_period
+from nki_agent.builtin.selections import choose_in_place
 from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
 from nki_agent.builtin.strips import (
@@ -410,7 +411,7 @@ class RowsPlanner:
         total = self._lower_all(lowering, space)
         levels = lowering.levels
         if total is None:
-            levels = [fold_negations(steps) for steps in levels]
+            levels = choose_in_place([fold_negations(steps) for steps in levels])
             levels = shorten(levels) if self.choices.short_tiles else levels
         names = lowering.taken_names
         cuts: tuple[int, ...] = ()

@@ -1,7 +1,8 @@
 """Joins two products that share an operand, where the second goes on with what the first made.
 
 Law: both have one shape, and the tiles of one meet those of the other in SBUF: what the first made
-is not stored, and the shared operand is loaded and turned once. Nobody else reads the first.
+is not stored, and the shared operand is loaded and turned once. Nobody else reads the first. Of
+two that share x, the first may have one column: then it is a number for each row of the second.
 """
 
 from __future__ import annotations
@@ -13,7 +14,18 @@ from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.plan import MatmulPlan, Stage, Twin
 from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.stage_tensors import stage_reads
-from nki_agent.builtin.tile_steps import Access, Load, Step, Store, Tile, step_reads, step_writes
+from nki_agent.builtin.tile_steps import (
+    Access,
+    Copy,
+    Invert,
+    Kind,
+    Load,
+    Step,
+    Store,
+    Tile,
+    step_reads,
+    step_writes,
+)
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
 
@@ -51,7 +63,10 @@ def _only_result(stage: Stage) -> Store | None:
 
 
 def _join(first: MatmulPlan, second: MatmulPlan, made: Store) -> MatmulPlan | None:
+    is_column = _is_column(first, second)
     if _form(first) != _form(second) or first.twin or second.twin:
+        return None
+    if not is_column and (first.n != second.n or _order(first.w) != _order(second.w)):
         return None
     if any(plan.tail or plan.is_step or not plan.keep_w for plan in (first, second)):
         return None
@@ -64,16 +79,20 @@ def _join(first: MatmulPlan, second: MatmulPlan, made: Store) -> MatmulPlan | No
         for s in level
         if isinstance(s, Load) and s.access.tensor == made.access.tensor
     ]
-    if len(loads) != 1 or loads[0].access != made.access or loads[0] not in second.levels[-1]:
+    if len(loads) != 1 or loads[0] not in second.levels[-1]:
+        return None
+    if _place(loads[0].access, is_column=is_column) != _place(made.access, is_column=is_column):
         return None
     if made.access.tensor in (second.x.tensor, second.w.tensor):
         return None
     if loads[0].dst.dtype is not made.src.dtype or made.src.in_psum:
         return None
-    new = _renamed(first, second)
+    new = _renamed(first, second, kind=Kind.ROW if is_column else None)
+    leaving = _only_copy(first, second, loads[0]) if is_column else None
+    given = new[made.src if leaving is None else first.product]
     levels = [
-        [with_tiles(step, new) for step in own if step is not made]
-        + [with_tiles(step, {loads[0].dst: new[made.src]}) for step in rest if step != loads[0]]
+        [with_tiles(step, new) for step in own if step not in (made, leaving)]
+        + [with_tiles(step, {loads[0].dst: given}) for step in rest if step != loads[0]]
         for own, rest in zip(first.levels, second.levels, strict=True)
     ]
     return replace(
@@ -84,15 +103,43 @@ def _join(first: MatmulPlan, second: MatmulPlan, made: Store) -> MatmulPlan | No
             x=None if shares_x else first.x,
             w=None if shares_w else first.w,
             product=new[first.product],
+            is_column=is_column,
         ),
     )
 
 
+def _only_copy(first: MatmulPlan, second: MatmulPlan, load: Load) -> Step | None:
+    """What takes a column out of PSUM as it is, where its readers as well find it there."""
+    match [step for level in first.levels for step in level]:
+        case [Copy(dst=dst, src=first.product) as leaving, Store()] if dst.dtype is DType.FLOAT32:
+            steps = [step for level in second.levels for step in level]
+            readers = [step for step in steps if load.dst in step_reads(step)]
+            return leaving if all(isinstance(step, Invert) for step in readers) else None
+        case _:
+            return None
+
+
+def _is_column(first: MatmulPlan, second: MatmulPlan) -> bool:
+    """Whether the first makes one number for each row of the second, of the rows that they share.
+
+    Both w are loaded alike, so w must lie as [K, N]: of one column nothing else can be said.
+    """
+    if set(first.n) != {1} or set(second.n) == {1} or first.x != second.x:
+        return False
+    is_plain = _order(second.w) == (False, True) and _order(first.w)[-1]
+    return is_plain and all(tile.kind in (Kind.FULL, Kind.ROW) for tile in _tiles(first))
+
+
+def _place(access: Access, *, is_column: bool) -> Access:
+    """Where a result lies; along one column there are no steps."""
+    return replace(access, strides=access.strides[:-1]) if is_column else access
+
+
 def _form(plan: MatmulPlan) -> tuple[object, ...]:
     """What two products must have in common."""
-    sizes = (plan.batch, plan.m, plan.k, plan.n, plan.row_group, plan.x_each, plan.w_each)
+    sizes = (plan.batch, plan.m, plan.k, plan.row_group, plan.x_each, plan.w_each)
     kinds = (plan.dtype, plan.is_split, plan.has_double_rows, plan.depth_group, len(plan.levels))
-    return (*sizes, *kinds, *(_order(side) for side in (plan.x, plan.w)), _moves(plan.w))
+    return (*sizes, *kinds, _order(plan.x), _moves(plan.w))
 
 
 def _order(access: Access) -> tuple[bool, ...]:
@@ -105,8 +152,8 @@ def _moves(access: Access) -> tuple[bool, ...]:
     return tuple(any(stride) for stride in access.strides[:-2])
 
 
-def _renamed(first: MatmulPlan, second: MatmulPlan) -> dict[Tile, Tile]:
-    """The tiles of the first product by names that the second does not have."""
+def _renamed(first: MatmulPlan, second: MatmulPlan, *, kind: Kind | None) -> dict[Tile, Tile]:
+    """The tiles of the first product by names that the second does not have, and of one kind."""
     taken = {t.name for t in _tiles(second)}
     new: dict[Tile, Tile] = {}
     for tile in _tiles(first):
@@ -114,7 +161,7 @@ def _renamed(first: MatmulPlan, second: MatmulPlan) -> dict[Tile, Tile]:
         while name in taken:
             name, number = f"{tile.name}_{number}", number + 1
         taken.add(name)
-        new[tile] = replace(tile, name=name)
+        new[tile] = replace(tile, name=name, kind=kind or tile.kind)
     return new
 
 

@@ -1,0 +1,51 @@
+"""Choices between two tiles are right, and copy and round no more than they must."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nki_agent.builtin.write import write_kernel
+from nki_agent.chip.spec import Target
+from nki_agent.verify.verdict import Stage, Verdict
+from tests.builtin.conftest import MakeTask
+from tests.builtin.operators import Operator
+
+Solve = Callable[..., Verdict]
+
+TWO = ((300, 70), (300, 70))
+CHOICES = (
+    Operator("of two that end there", "torch.where(x > 0, x + 1, torch.exp(x))", TWO[:1]),
+    Operator("that is read on", "(lambda e: torch.where(x > 0, y, e) + e)(torch.exp(x))", TWO),
+    Operator("of an argument", "torch.where(x > 0, x, y)", TWO),
+    Operator("of choices", "torch.where(x > 0, y, torch.where(y > 0, x * 2, x.exp()))", TWO),
+    Operator("of one for both", "(lambda e: torch.where(x > y, e, e * 2))(torch.exp(x))", TWO),
+    Operator("of a number", "torch.where(x > 0, 3.0, torch.sigmoid(y))", TWO),
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("operator", CHOICES, ids=lambda o: o.name)
+def test_choice_of_tiles_is_right(
+    operator: Operator, dtype: str, make_task: MakeTask, solve: Solve
+) -> None:
+    verdict = solve(make_task(operator.source(dtype)))
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_choice_overwrites_what_ends_there(dtype: str, make_task: MakeTask) -> None:
+    text = write_kernel(make_task(CHOICES[0].source(dtype)), Target.TRN2)
+    assert "data=exps" not in text
+    assert "chosen" not in text
+
+
+def test_choice_of_what_is_rounded_rounds_both_sides(make_task: MakeTask) -> None:
+    text = write_kernel(make_task(CHOICES[0].source("bfloat16")), Target.TRN2)
+    assert "nl.float32" not in text
+
+
+def test_choice_leaves_what_is_read_on(make_task: MakeTask) -> None:
+    text = write_kernel(make_task(CHOICES[1].source("float32")), Target.TRN2)
+    assert "chosen = " in text
