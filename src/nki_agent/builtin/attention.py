@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nki_agent.builtin.align import Walk, group_size, merge_axes
+from nki_agent.builtin.align import Walk, group_size, group_stride, merge_axes
 from nki_agent.builtin.caps import find_cap
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
@@ -75,13 +75,15 @@ class AttentionPlanner(MatmulPlanner):
         scores = replace(group, nodes=(self.parts.scores, *self.parts.between))
         super().__init__(captured, scores, buffers=buffers, outputs=(), chip=chip)
         self.out = captured.graph[self.parts.out]
+        self.num_queries: Size = tuple(g[self.parts.scores].shape[-2] for g in captured.graphs)
+        """Queries that share keys and values."""
 
     def plan_attention(self, choices: Choices) -> AttentionPlan:
         """Plan the stage."""
         q_id, k_id = self.node.inputs
         v_id = self.out.inputs[1]
         beside = self.parts_beside
-        space = self._space(q_id, k_id, v_id, *beside)
+        space = self._heads_as_queries(self._space(q_id, k_id, v_id, *beside))
         levels, product, scores = self._between(space)
         tile = self._load_beside(space, levels, *beside)
         mask, slope = self._added(levels, product, scores)
@@ -104,7 +106,7 @@ class AttentionPlanner(MatmulPlanner):
             dtype=product_dtype(self.graph, self.node),
             value_dtype=product_dtype(self.graph, self.out),
             out_dtype=self.buffers[self.out.id].dtype,
-            queries=tuple(g[q_id].shape[-2] for g in graphs),
+            queries=self.num_queries,
             keys=tuple(g[k_id].shape[-1] for g in graphs),
             depth=depth,
             value_depth=tuple(g[v_id].shape[-1] for g in graphs),
@@ -201,7 +203,7 @@ class AttentionPlanner(MatmulPlanner):
         whole: few queries would be moved through the array, of which each pass has room for many.
         """
         graphs = self.captured.graphs
-        queries = max(g[self.parts.scores].shape[-2] for g in graphs)
+        queries = max(self.num_queries)
         values = max(g[self.parts.out].shape[-1] for g in graphs)
         dtypes = (product_dtype(self.graph, self.node), product_dtype(self.graph, self.out))
         early = [s for steps in levels[:-1] for s in steps if tile_of_load(s) != BESIDE]
@@ -229,9 +231,8 @@ class AttentionPlanner(MatmulPlanner):
 
         Weights are then turned in steps over the keys, which is free where queries are few.
         """
-        graphs = self.captured.graphs
-        queries = max(g[self.parts.scores].shape[-2] for g in graphs)
-        return bounds == (None, None) and queries <= self.chip.min_instruction_cycles
+        few = max(self.num_queries) <= self.chip.min_instruction_cycles
+        return bounds == (None, None) and few
 
     def _is_all_known(
         self,
@@ -302,15 +303,37 @@ class AttentionPlanner(MatmulPlanner):
             found.append(Walk(walk, offset))
         return found
 
-    def _operand(self, space: Matrices, node_id: int) -> Access:
+    def _heads_as_queries(self, space: Matrices) -> Matrices:
+        """One query for each of some heads that share keys and values: together they are a block."""
+        by_position = any(self.graph.base(s).op is Op.IOTA for s in self.operands)
+        if any(n != 1 for n in self.num_queries) or by_position or self.parts_beside:
+            return space
+        shared = (self._lead(i) for i in (self.node.inputs[1], self.out.inputs[1]))
+        if not space.batch or any(
+            any(group_stride(space.batch[-1], walks, space.sizes)) for walks in shared
+        ):
+            return space
+        *batch, heads = space.batch
+        self.num_queries = group_size(heads, space.sizes)
+        return Matrices(tuple(batch), heads, space.sizes)
+
+    def _minor(self, space: Matrices, node_id: int) -> list[Size]:
+        """The strides of the two axes of a matrix."""
         minor = [minor_stride(self.captured, node_id, dim) for dim in (-2, -1)]
+        if -MATRIX_RANK not in space.rows and node_id in (self.node.inputs[0], self.out.id):
+            minor[0] = group_stride(space.rows, self._lead(node_id), space.sizes)
+        return minor
+
+    def _operand(self, space: Matrices, node_id: int) -> Access:
+        minor = self._minor(space, node_id)
         return space.access(self._name(node_id), self._lead(node_id), *minor, is_left=False)
 
     def _result(self, space: Matrices) -> Access:
         stored = self.buffers[self.out.id]
-        minor = [minor_stride(self.captured, self.out.id, dim) for dim in (-2, -1)]
+        minor = self._minor(space, self.out.id)
         if stored.strides is not None:
-            minor = list(stored.strides[-MATRIX_RANK:])
+            minor[-1] = stored.strides[-1]
+            minor[0] = stored.strides[-MATRIX_RANK] if -MATRIX_RANK in space.rows else minor[0]
         return space.access(stored.name, self._lead(self.out.id), *minor, is_left=False)
 
     # -- between the product and the softmax ------------------------------------------------------
