@@ -15,7 +15,7 @@ from nki_agent.builtin.align import Walk, group_size, group_stride, merge_axes
 from nki_agent.builtin.caps import find_cap
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
-from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
 from nki_agent.builtin.masks import take_mask_out, take_slope_out
 from nki_agent.builtin.matching import Attention
 from nki_agent.builtin.plan import AttentionPlan, Mask, Slope, Stored
@@ -88,7 +88,8 @@ class AttentionPlanner(MatmulPlanner):
         tile = self._load_beside(space, levels, *beside)
         mask, slope = self._added(levels, product, scores)
         first, last = _bounds(levels[-1])
-        has_runs = self._has_runs((first, last))
+        is_shared = slope is None and _are_shared(self.captured.graphs, self.parts)
+        has_runs = not is_shared and self._has_runs((first, last))
         is_turned = not (mask or slope) and self._is_turned(levels, product, scores, (first, last))
         cap = find_cap(levels[-1], product, scores) if is_turned else None
         keys = 0 if is_turned else self._seen_keys(first, last)
@@ -121,6 +122,7 @@ class AttentionPlanner(MatmulPlanner):
             is_turned=is_turned,
             loads_turned=self._loads_turned(q, k, depth),
             has_runs=has_runs,
+            is_shared=is_shared and not is_turned,
             mask=mask,
             slope=slope,
             cap=cap,
@@ -377,6 +379,25 @@ def fits(captured: Captured, attention: Attention, chip: ChipSpec) -> bool:
         if turned + values + working > chip.sbuf_usable_partition_bytes:
             return False
     return True
+
+
+def _are_shared(graphs: Sequence[Graph], attention: Attention) -> bool:
+    """Whether keys and values are the same, so that keys are turned from values in SBUF."""
+    for graph in graphs:
+        k, v = graph[graph[attention.scores].inputs[1]], graph[graph[attention.out].inputs[1]]
+        if Op.VIEW not in (k.op, v.op) or graph.base(k.id) != graph.base(v.id):
+            return False
+        (*k_batch, k_last, k_row), (*v_batch, v_row, v_last) = _strides(k), _strides(v)
+        if (k_batch, k_row, k_last, k.offset) != (v_batch, v_row, v_last, v.offset):
+            return False
+        if k.dtype is not v.dtype or k.shape[:-2] != v.shape[:-2] or k.shape[-2] != v.shape[-1]:
+            return False
+    return True
+
+
+def _strides(node: Node) -> tuple[int, ...]:
+    """How a value lies in the tensor that it is a view of."""
+    return node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
 
 
 def _on_scalar(step: Step) -> Step:

@@ -308,6 +308,8 @@ class AttentionPlan:
     """Whether the DMA engines turn queries and keys while they load them."""
     has_runs: bool = False
     """Whether each partition takes values of keys that follow each other: longer runs."""
+    is_shared: bool = False
+    """Whether keys are the values, and are turned from those in SBUF."""
     mask: Mask | None = None
     slope: Slope | None = None
     cap: Cap | None = None
