@@ -37,6 +37,7 @@ from nki_agent.builtin.product_rows import ProductRowsPlanner, find_tails, with_
 from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
 from nki_agent.builtin.reorders import plan_reorder
+from nki_agent.builtin.riders import join_riders
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.sharing import share_values
 from nki_agent.builtin.shortening import SHORT
@@ -138,6 +139,7 @@ def _plan_groups(
             planned, gone[:] = join_pools(planned, kept=final, chip=chip)
             planned, twins = join_twins(planned, kept=final, chip=chip, choices=choices)
             gone.extend(twins)
+            planned = join_riders(planned, chip=chip, choices=choices)
         return names, planned
 
     names, stages = plan_stages()
