@@ -306,7 +306,7 @@ class AttentionPlanner(MatmulPlanner):
         return found
 
     def _heads_as_queries(self, space: Matrices) -> Matrices:
-        """One query for each of some heads that share keys and values: together they are a block."""
+        """One query for each of some heads that share keys and values: together a block."""
         by_position = any(self.graph.base(s).op is Op.IOTA for s in self.operands)
         if any(n != 1 for n in self.num_queries) or by_position or self.parts_beside:
             return space
@@ -420,7 +420,7 @@ def _bounds(steps: Sequence[Step]) -> tuple[Size | None, Size | None]:
     for step in reversed(steps):
         if not isinstance(step, AffineSelect) or max(step.value) > _FAR_BELOW:
             break
-        bound = _bound_of(step)
+        bound = bound_of(step)
         if bound is None:
             break
         is_last, size = bound
@@ -435,8 +435,8 @@ _FAR_BELOW = -1e30
 """Scores below it have no weight beside any other."""
 
 
-def _bound_of(step: AffineSelect) -> tuple[bool, Size] | None:
-    """(whether it is an upper bound, last or first visible key minus the row) of one choice."""
+def bound_of(step: AffineSelect) -> tuple[bool, Size] | None:
+    """(Whether it is an upper bound, last or first visible key minus the row) of one choice."""
     *batch, row, col = step.access.strides
     ahead = all(r == 1 and c == -1 for r, c in zip(row, col, strict=True))
     behind = all(r == -1 and c == 1 for r, c in zip(row, col, strict=True))

@@ -183,6 +183,8 @@ class MatmulPlan:
     """What follows for whole rows, which are then not stored."""
     twin: Twin | None = None
     """Another product of the same shape, that the steps of a tile read beside this one."""
+    last_column: Size | None = None
+    """The last column of x that is not zero, minus the row; None if any may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

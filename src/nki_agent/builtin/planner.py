@@ -45,6 +45,7 @@ from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.builtin.total_rows import TotalPlanner
+from nki_agent.builtin.triangles import skip_zeros
 from nki_agent.builtin.twins import join_twins
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -139,7 +140,7 @@ def _plan_groups(
             planned, gone[:] = join_pools(planned, kept=final, chip=chip)
             planned, twins = join_twins(planned, kept=final, chip=chip, choices=choices)
             gone.extend(twins)
-            planned = join_riders(planned, chip=chip, choices=choices)
+            planned = skip_zeros(join_riders(planned, chip=chip, choices=choices))
         return names, planned
 
     names, stages = plan_stages()

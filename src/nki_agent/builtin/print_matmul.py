@@ -280,7 +280,7 @@ class MatmulPrinter:
                 self._load_x("rows")
                 if not self.plan.is_w_first:
                     self._load_w_once("r0")
-                self._make_ready([name for name, *_ in self.xs])
+                self._make_ready()
             return
         add, block = self.source.add, self.source.block
         add(f"row_group = {self.plan.row_group}  # rows of {self.plan.x.tensor} in one load")
@@ -291,8 +291,7 @@ class MatmulPrinter:
                 self._load_w_once("g0")
             with block("for r0 in range(g0, g0 + group, PARTITIONS):"):
                 add("rows = min(PARTITIONS, g0 + group - r0)")
-                part = f"[:, {self.every}:, r0 - g0 : r0 - g0 + rows]"
-                self._make_ready([f"{name}{part}" for name, *_ in self.xs])
+                self._make_ready("r0 - g0 : r0 - g0 + rows")
 
     def _load_w_once(self, first: str) -> None:
         """All of w, with the first rows of x or before them."""
@@ -302,14 +301,35 @@ class MatmulPrinter:
                 self.source.note(f"All of {self.plan.w.tensor} stays in SBUF: [K, block of K, N].")
                 self._load_all_w()
 
-    def _make_ready(self, x_turned: list[str]) -> None:
-        """Multiply the tile before this one, whose operands are there by now."""
+    def _make_ready(self, loaded: str = ":") -> None:
+        """Multiply the tile before this one, whose operands are there by now.
+
+        `loaded` are the rows of the tile among those of x in SBUF.
+        """
         rows, cols = Window(start="r0", count="rows"), Window(count="num_cols")
         windows = self.loops.windows(rows, cols)
         parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
-        operands = [*x_turned, *(name for name, *_ in self.ws), "depth"]
+        operands = [*self._tile_of_x(loaded), *(name for name, *_ in self.ws), "depth"]
         self._put_off([*parts, *self._kept_tiles(), *factors, *operands])
+
+    def _tile_of_x(self, rows: str) -> list[str]:
+        """Rows of x in SBUF, as far as they meet w."""
+        seen = "" if self.plan.last_column is None else self._seen("r0")
+        cut = "" if (seen, rows) == ("", ":") else f"[:, {self.every}:{seen}, {rows}]"
+        return [f"{name}{cut}" for name, *_ in self.xs]
+
+    def _seen(self, start: str) -> str:
+        """Names the blocks of K that a tile of rows meets."""
+        last = self.plan.last_column
+        if last is None:
+            return "k_tiles"
+        self.source.note("Behind the diagonal is nothing to add.")
+        shift = f" + {self.scope.size(last)}" if any(last) else ""
+        self.source.add(
+            f"seen = min(k_tiles, ({start} + rows{shift} + PARTITIONS - 1) // PARTITIONS)"
+        )
+        return "seen"
 
     def _put_off(self, given: list[str]) -> None:
         """Take what was put off before this tile."""
@@ -340,7 +360,7 @@ class MatmulPrinter:
         with self.source.block("for m0 in range(0, group, PARTITIONS):"):
             self.source.add("rows = min(PARTITIONS, group - m0)")
             stationary = "x_turned[:size, k, m0 : m0 + rows]"
-            self._accumulate(self.source, stationary, moving, k_tiles="k_tiles")
+            self._accumulate(self.source, stationary, moving, k_tiles=self._seen("r0 + m0"))
             for step in self.plan.levels[self.last]:
                 self._step(step, self.last)
 

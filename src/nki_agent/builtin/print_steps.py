@@ -200,7 +200,8 @@ class StepPrinter:
             end = span if start == "0" else f"{start} + {span}"
             end = "" if _is_last(step) else end
             stride = "" if step.step == 1 else f" : {step.step}"
-            text = f"[{lead}, {'' if start == '0' else f'{start} '}:{f' {end}' if end else ''}{stride}]"
+            first, behind = "" if start == "0" else f"{start} ", f" {end}" if end else ""
+            text = f"[{lead}, {first}:{behind}{stride}]"
         self.source.add(f"{step.dst.name} = {step.src.name}{text}")
 
     def _add_up(self, step: AddUp, level: int) -> None:

@@ -129,7 +129,7 @@ def _strides_in(plan: RowsPlan, copy: RowsPlan, access: Access) -> tuple[Size, .
 
 
 def _with_copy(plan: RowsPlan, copy: RowsPlan, loaded: _Rows, stored: _Rows) -> tuple[Step, ...]:
-    """The innermost steps: wider rows, and a copy from some to the others before they are stored."""
+    """The innermost steps: wider rows, and a copy between them before they are stored."""
     taken = {t.name for s in plan.steps for t in (*step_reads(s), *step_writes(s))}
     source = _rest_of(loaded, copy.cols, taken)
     target = _rest_of(stored, copy.cols, taken)
