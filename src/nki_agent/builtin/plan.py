@@ -185,6 +185,8 @@ class MatmulPlan:
     """Another product of the same shape, that the steps of a tile read beside this one."""
     last_column: Size | None = None
     """The last column of x that is not zero, minus the row; None if any may be."""
+    is_mirrored: bool = False
+    """Whether the result is symmetric and w is x turned: one half is made, the other is a copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

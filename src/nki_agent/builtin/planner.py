@@ -44,6 +44,7 @@ from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
+from nki_agent.builtin.symmetry import find_mirrors
 from nki_agent.builtin.total_rows import TotalPlanner
 from nki_agent.builtin.triangles import skip_zeros
 from nki_agent.builtin.twins import join_twins
@@ -141,6 +142,7 @@ def _plan_groups(
             planned, twins = join_twins(planned, kept=final, chip=chip, choices=choices)
             gone.extend(twins)
             planned = skip_zeros(join_riders(planned, chip=chip, choices=choices))
+            planned = find_mirrors(planned)
         return names, planned
 
     names, stages = plan_stages()

@@ -60,6 +60,8 @@ class MatmulPrinter:
         is_deep = plan.depth_group is not None
         self.depth = Window(start="d0", count="span") if is_deep else Window(count="depth")
         self.parts = self._name_parts()
+        stored = [s.access for s in plan.levels[self.last] if isinstance(s, Store)]
+        self.mirrors = {a: f"{a.tensor}_mirror" for a in stored if plan.is_mirrored}
         self.factors: dict[str, Number] = {}
 
     def _name_parts(self) -> dict[Access, str]:
@@ -213,7 +215,10 @@ class MatmulPrinter:
         last = 2 + self.plan.is_split
         source.add(f"rows, num_cols = x_turned.shape[{last}], w_kept.shape[{last}]")
         self._begin_rows(source)
-        with source.block("for n0 in range(0, num_cols, BANK):"):
+        if self.plan.is_mirrored:
+            source.note("Columns before the diagonal are the mirror of those behind it.")
+        first = "first" if self.plan.is_mirrored else "0"
+        with source.block(f"for n0 in range({first}, num_cols, BANK):"):
             source.add("cols = min(BANK, num_cols - n0)")
             for product, x, w in self._products():
                 self._accumulate(
@@ -228,11 +233,12 @@ class MatmulPrinter:
                 self._step_in_part(step, printer)
         self._end_rows(source)
         self.factors = scope.given
-        given = [*self.parts.values(), *self._kept_tiles(), *self.factors]
+        given = [*self.parts.values(), *self.mirrors.values(), *self._kept_tiles(), *self.factors]
         self.helpers.add()
         self.helpers.add()
         given += [*(["x_turned", "x_turned_2"] if self.x_2 else ["x_turned"])]
         given += [*(["w_kept", "w_kept_2"] if self.w_2 else ["w_kept"]), "depth"]
+        given += ["first"] * self.plan.is_mirrored
         self.helpers.add(f"def {self.multiply}({', '.join(given)}):")
         self.helpers.lines.extend(source.lines)
 
@@ -270,10 +276,19 @@ class MatmulPrinter:
             printer.source.add(f"nisa.dma_copy(dst={tile.name}, src={part})")
         else:
             printer.source.add(f"nisa.dma_copy(dst={part}, src={tile.name})")
+            if step.access in self.mirrors:
+                mirror = f"{self.mirrors[step.access]}[n0 : n0 + cols, :]"
+                skip = "max(0, first + rows - n0)"
+                printer.source.add(f"store_mirrored({mirror}, {tile.name}, {skip})")
 
     def _kept(self) -> None:
-        if self.plan.is_w_first:
+        if self.plan.is_w_first or self.plan.is_mirrored:
             self._load_w_once("")
+        if self.plan.is_mirrored:
+            with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+                self.source.add("rows = min(PARTITIONS, num_rows - r0)")
+                self._make_ready("r0 : r0 + rows")
+            return
         if self.plan.x_each == 1:
             with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
                 self.source.add("rows = min(PARTITIONS, num_rows - r0)")
@@ -309,15 +324,18 @@ class MatmulPrinter:
         rows, cols = Window(start="r0", count="rows"), Window(count="num_cols")
         windows = self.loops.windows(rows, cols)
         parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
+        turned = self.loops.windows(Window(count="num_rows"), Window(start="r0", count="rows"))
+        parts += [self.out_regions.text(layout_of(access), turned) for access in self.mirrors]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
         operands = [*self._tile_of_x(loaded), *(name for name, *_ in self.ws), "depth"]
+        operands += ["r0"] * self.plan.is_mirrored
         self._put_off([*parts, *self._kept_tiles(), *factors, *operands])
 
     def _tile_of_x(self, rows: str) -> list[str]:
         """Rows of x in SBUF, as far as they meet w."""
         seen = "" if self.plan.last_column is None else self._seen("r0")
         cut = "" if (seen, rows) == ("", ":") else f"[:, {self.every}:{seen}, {rows}]"
-        return [f"{name}{cut}" for name, *_ in self.xs]
+        return [f"{name}{cut}" for name, *_ in (self.ws if self.plan.is_mirrored else self.xs)]
 
     def _seen(self, start: str) -> str:
         """Names the blocks of K that a tile of rows meets."""
@@ -343,6 +361,9 @@ class MatmulPrinter:
         with self.source.block("for r0 in range(0, num_rows, row_group):"):
             add("group = min(row_group, num_rows - r0)")
             self._load_x("group")
+            if self.plan.is_mirrored:
+                self._streamed_half()
+                return
             if self.plan.w_banks == 1:
                 with self.source.block(f"for n0 in range(0, num_cols, {self.width}):"):
                     add(f"cols = min({self.width}, num_cols - n0)")
@@ -355,6 +376,23 @@ class MatmulPrinter:
                 with self.source.block(f"for n0 in range(w0, w0 + wide, {self.width}):"):
                     add(f"cols = min({self.width}, w0 + wide - n0)")
                     self._multiply_group("w_block[:size, k, n0 - w0 : n0 - w0 + cols]")
+
+    def _streamed_half(self) -> None:
+        """Columns from the diagonal on, for a group of rows."""
+        add, block = self.source.add, self.source.block
+        with block(f"for w0 in range(r0, num_cols, {self.width}):"):
+            add(f"wide = min({self.width}, num_cols - w0)")
+            self._load_w("w_block", "wide", Window(start="w0", count="wide"))
+            with block("for m0 in range(0, min(group, w0 + wide - r0), PARTITIONS):"):
+                add("rows = min(PARTITIONS, group - m0)")
+                self.source.note("Columns before the diagonal are the mirror of those behind it.")
+                add("n0 = max(w0, r0 + m0)")
+                add("cols = w0 + wide - n0")
+                moving = "w_block[:size, k, n0 - w0 : n0 - w0 + cols]"
+                stationary = "x_turned[:size, k, m0 : m0 + rows]"
+                self._accumulate(self.source, stationary, moving, k_tiles="k_tiles")
+                for step in self.plan.levels[self.last]:
+                    self._step(step, self.last)
 
     def _multiply_group(self, moving: str) -> None:
         with self.source.block("for m0 in range(0, group, PARTITIONS):"):
@@ -457,8 +495,19 @@ class MatmulPrinter:
             case Store():
                 text = self._region(step.access, step.src, level, is_store=True)
                 self.source.add(f"nisa.dma_copy(dst={text}, src={step.src.name})")
+                if step.access in self.mirrors:
+                    self._store_mirrored(step)
             case _:
                 self.steps.print(step, level)
+
+    def _store_mirrored(self, step: Store) -> None:
+        """The columns behind the diagonal as rows."""
+        rows = self.loops.windows(
+            Window(start="n0", count="cols"), Window(start="r0 + m0", count="rows")
+        )
+        text = self.out_regions.text(layout_of(step.access), rows)
+        skip = "max(0, r0 + m0 + rows - n0)"
+        self.source.add(f"store_mirrored({text}, {step.src.name}, {skip})")
 
     def _region(self, access: Access, tile: Tile, level: int, *, is_store: bool) -> str:
         row = Window(start="r0 + m0", count="rows")
