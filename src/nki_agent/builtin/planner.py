@@ -22,6 +22,7 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.halves import make_halves_apart
 from nki_agent.builtin.hiding import hide_late
 from nki_agent.builtin.in_order import reduce_in_order
 from nki_agent.builtin.in_place import find_in_place, make_name
@@ -72,7 +73,8 @@ def plan_kernel(
         UnsupportedError: what cannot be written, and why.
     """
     _require_small(captured.graph)
-    captured = _without_softmax(share_values(captured), chip, choices)
+    captured = make_halves_apart(share_values(captured))
+    captured = _without_softmax(captured, chip, choices)
     captured = make_across(patches_as_rows(hide_late(captured)))
     captured, chains = turn_chains(reduce_in_order(captured), chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
