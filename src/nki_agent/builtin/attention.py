@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nki_agent.builtin.align import Walk, group_size, merge_axes
+from nki_agent.builtin.align import Walk, group_size, group_stride, merge_axes
 from nki_agent.builtin.caps import find_cap
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
-from nki_agent.builtin.graph import Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
 from nki_agent.builtin.masks import take_mask_out, take_slope_out
 from nki_agent.builtin.matching import Attention
 from nki_agent.builtin.plan import AttentionPlan, Mask, Slope, Stored
@@ -75,18 +75,21 @@ class AttentionPlanner(MatmulPlanner):
         scores = replace(group, nodes=(self.parts.scores, *self.parts.between))
         super().__init__(captured, scores, buffers=buffers, outputs=(), chip=chip)
         self.out = captured.graph[self.parts.out]
+        self.num_queries: Size = tuple(g[self.parts.scores].shape[-2] for g in captured.graphs)
+        """Queries that share keys and values."""
 
     def plan_attention(self, choices: Choices) -> AttentionPlan:
         """Plan the stage."""
         q_id, k_id = self.node.inputs
         v_id = self.out.inputs[1]
         beside = self.parts_beside
-        space = self._space(q_id, k_id, v_id, *beside)
+        space = self._heads_as_queries(self._space(q_id, k_id, v_id, *beside))
         levels, product, scores = self._between(space)
         tile = self._load_beside(space, levels, *beside)
         mask, slope = self._added(levels, product, scores)
         first, last = _bounds(levels[-1])
-        has_runs = self._has_runs((first, last))
+        is_shared = slope is None and _are_shared(self.captured.graphs, self.parts)
+        has_runs = not is_shared and self._has_runs((first, last))
         is_turned = not (mask or slope) and self._is_turned(levels, product, scores, (first, last))
         cap = find_cap(levels[-1], product, scores) if is_turned else None
         keys = 0 if is_turned else self._seen_keys(first, last)
@@ -104,7 +107,7 @@ class AttentionPlanner(MatmulPlanner):
             dtype=product_dtype(self.graph, self.node),
             value_dtype=product_dtype(self.graph, self.out),
             out_dtype=self.buffers[self.out.id].dtype,
-            queries=tuple(g[q_id].shape[-2] for g in graphs),
+            queries=self.num_queries,
             keys=tuple(g[k_id].shape[-1] for g in graphs),
             depth=depth,
             value_depth=tuple(g[v_id].shape[-1] for g in graphs),
@@ -119,6 +122,7 @@ class AttentionPlanner(MatmulPlanner):
             is_turned=is_turned,
             loads_turned=self._loads_turned(q, k, depth),
             has_runs=has_runs,
+            is_shared=is_shared and not is_turned,
             mask=mask,
             slope=slope,
             cap=cap,
@@ -201,7 +205,7 @@ class AttentionPlanner(MatmulPlanner):
         whole: few queries would be moved through the array, of which each pass has room for many.
         """
         graphs = self.captured.graphs
-        queries = max(g[self.parts.scores].shape[-2] for g in graphs)
+        queries = max(self.num_queries)
         values = max(g[self.parts.out].shape[-1] for g in graphs)
         dtypes = (product_dtype(self.graph, self.node), product_dtype(self.graph, self.out))
         early = [s for steps in levels[:-1] for s in steps if tile_of_load(s) != BESIDE]
@@ -229,9 +233,8 @@ class AttentionPlanner(MatmulPlanner):
 
         Weights are then turned in steps over the keys, which is free where queries are few.
         """
-        graphs = self.captured.graphs
-        queries = max(g[self.parts.scores].shape[-2] for g in graphs)
-        return bounds == (None, None) and queries <= self.chip.min_instruction_cycles
+        few = max(self.num_queries) <= self.chip.min_instruction_cycles
+        return bounds == (None, None) and few
 
     def _is_all_known(
         self,
@@ -302,15 +305,37 @@ class AttentionPlanner(MatmulPlanner):
             found.append(Walk(walk, offset))
         return found
 
-    def _operand(self, space: Matrices, node_id: int) -> Access:
+    def _heads_as_queries(self, space: Matrices) -> Matrices:
+        """One query for each of some heads that share keys and values: together a block."""
+        by_position = any(self.graph.base(s).op is Op.IOTA for s in self.operands)
+        if any(n != 1 for n in self.num_queries) or by_position or self.parts_beside:
+            return space
+        shared = (self._lead(i) for i in (self.node.inputs[1], self.out.inputs[1]))
+        if not space.batch or any(
+            any(group_stride(space.batch[-1], walks, space.sizes)) for walks in shared
+        ):
+            return space
+        *batch, heads = space.batch
+        self.num_queries = group_size(heads, space.sizes)
+        return Matrices(tuple(batch), heads, space.sizes)
+
+    def _minor(self, space: Matrices, node_id: int) -> list[Size]:
+        """The strides of the two axes of a matrix."""
         minor = [minor_stride(self.captured, node_id, dim) for dim in (-2, -1)]
+        if -MATRIX_RANK not in space.rows and node_id in (self.node.inputs[0], self.out.id):
+            minor[0] = group_stride(space.rows, self._lead(node_id), space.sizes)
+        return minor
+
+    def _operand(self, space: Matrices, node_id: int) -> Access:
+        minor = self._minor(space, node_id)
         return space.access(self._name(node_id), self._lead(node_id), *minor, is_left=False)
 
     def _result(self, space: Matrices) -> Access:
         stored = self.buffers[self.out.id]
-        minor = [minor_stride(self.captured, self.out.id, dim) for dim in (-2, -1)]
+        minor = self._minor(space, self.out.id)
         if stored.strides is not None:
-            minor = list(stored.strides[-MATRIX_RANK:])
+            minor[-1] = stored.strides[-1]
+            minor[0] = stored.strides[-MATRIX_RANK] if -MATRIX_RANK in space.rows else minor[0]
         return space.access(stored.name, self._lead(self.out.id), *minor, is_left=False)
 
     # -- between the product and the softmax ------------------------------------------------------
@@ -356,6 +381,25 @@ def fits(captured: Captured, attention: Attention, chip: ChipSpec) -> bool:
     return True
 
 
+def _are_shared(graphs: Sequence[Graph], attention: Attention) -> bool:
+    """Whether keys and values are the same, so that keys are turned from values in SBUF."""
+    for graph in graphs:
+        k, v = graph[graph[attention.scores].inputs[1]], graph[graph[attention.out].inputs[1]]
+        if Op.VIEW not in (k.op, v.op) or graph.base(k.id) != graph.base(v.id):
+            return False
+        (*k_batch, k_last, k_row), (*v_batch, v_row, v_last) = _strides(k), _strides(v)
+        if (k_batch, k_row, k_last, k.offset) != (v_batch, v_row, v_last, v.offset):
+            return False
+        if k.dtype is not v.dtype or k.shape[:-2] != v.shape[:-2] or k.shape[-2] != v.shape[-1]:
+            return False
+    return True
+
+
+def _strides(node: Node) -> tuple[int, ...]:
+    """How a value lies in the tensor that it is a view of."""
+    return node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
+
+
 def _on_scalar(step: Step) -> Step:
     """Scaling and filling elsewhere: the Vector Engine has the maxima and the transposes."""
     match step:
@@ -376,7 +420,7 @@ def _bounds(steps: Sequence[Step]) -> tuple[Size | None, Size | None]:
     for step in reversed(steps):
         if not isinstance(step, AffineSelect) or max(step.value) > _FAR_BELOW:
             break
-        bound = _bound_of(step)
+        bound = bound_of(step)
         if bound is None:
             break
         is_last, size = bound
@@ -391,8 +435,8 @@ _FAR_BELOW = -1e30
 """Scores below it have no weight beside any other."""
 
 
-def _bound_of(step: AffineSelect) -> tuple[bool, Size] | None:
-    """(whether it is an upper bound, last or first visible key minus the row) of one choice."""
+def bound_of(step: AffineSelect) -> tuple[bool, Size] | None:
+    """(Whether it is an upper bound, last or first visible key minus the row) of one choice."""
     *batch, row, col = step.access.strides
     ahead = all(r == 1 and c == -1 for r, c in zip(row, col, strict=True))
     behind = all(r == -1 and c == 1 for r, c in zip(row, col, strict=True))

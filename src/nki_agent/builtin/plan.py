@@ -189,6 +189,10 @@ class MatmulPlan:
     """What follows for whole rows, which are then not stored."""
     twin: Twin | None = None
     """Another product of the same rows, that the steps of a tile read beside this one."""
+    last_column: Size | None = None
+    """The last column of x that is not zero, minus the row; None if any may be."""
+    is_mirrored: bool = False
+    """Whether the result is symmetric and w is x turned: one half is made, the other is a copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +320,8 @@ class AttentionPlan:
     """Whether the DMA engines turn queries and keys while they load them."""
     has_runs: bool = False
     """Whether each partition takes values of keys that follow each other: longer runs."""
+    is_shared: bool = False
+    """Whether keys are the values, and are turned from those in SBUF."""
     mask: Mask | None = None
     slope: Slope | None = None
     cap: Cap | None = None

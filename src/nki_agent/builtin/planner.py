@@ -22,6 +22,7 @@ from nki_agent.builtin.graph import (
     UnsupportedError,
     contiguous_strides,
 )
+from nki_agent.builtin.halves import make_halves_apart
 from nki_agent.builtin.hiding import hide_late
 from nki_agent.builtin.in_order import reduce_in_order
 from nki_agent.builtin.in_place import find_in_place, make_name
@@ -45,6 +46,7 @@ from nki_agent.builtin.product_rows import ProductRowsPlanner, find_tails, with_
 from nki_agent.builtin.products import plan_transpose
 from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
 from nki_agent.builtin.reorders import plan_reorder
+from nki_agent.builtin.riders import join_riders
 from nki_agent.builtin.row_columns import make_once
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.sharing import share_values
@@ -52,7 +54,9 @@ from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stages import Group, StageKind, divide
+from nki_agent.builtin.symmetry import find_mirrors
 from nki_agent.builtin.total_rows import TotalPlanner
+from nki_agent.builtin.triangles import skip_zeros
 from nki_agent.builtin.twins import join_twins
 from nki_agent.chip.spec import ChipSpec
 from nki_agent.isa.dtype import DType
@@ -78,7 +82,8 @@ def plan_kernel(
         UnsupportedError: what cannot be written, and why.
     """
     _require_small(captured.graph)
-    captured = _without_softmax(share_values(captured), chip, choices)
+    captured = make_halves_apart(share_values(captured))
+    captured = _without_softmax(captured, chip, choices)
     captured = make_across(patches_as_rows(hide_late(captured)))
     captured, chains = turn_chains(reduce_in_order(captured), chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
@@ -147,6 +152,8 @@ def _plan_groups(
             planned, gone[:] = join_pools(planned, kept=final, chip=chip)
             planned, twins = join_twins(planned, kept=final, chip=chip, choices=choices)
             gone.extend(twins)
+            planned = skip_zeros(join_riders(planned, chip=chip, choices=choices))
+            planned = find_mirrors(planned)
         return names, planned
 
     names, stages = plan_stages()

@@ -336,10 +336,11 @@ class AttentionPrinter(AttentionParts):
         self.source.note("Keys with their depth on the partitions, values with the keys there.")
         self._tile(self.source, "k_turned", "(PARTITIONS, depth_tiles, num_keys)", self.dtype)
         self._fill_beside("k_turned")
-        text = self.k.text(
-            layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
-        )
-        self.source.add(self._load_turned("k_turned", text))
+        if not self.plan.is_shared:
+            text = self.k.text(
+                layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
+            )
+            self.source.add(self._load_turned("k_turned", text))
         shape, part = "(PARTITIONS, key_tiles, value_depth)", "v_kept"
         if self.plan.scale is not None:
             shape, part = "(PARTITIONS, key_tiles, value_depth + 1)", "v_kept[:, :, :value_depth]"
@@ -348,11 +349,22 @@ class AttentionPrinter(AttentionParts):
             layout_of(self.plan.v), self.loops.windows(whole, Window(count="value_depth"))
         )
         self.source.add(f"load_{'runs' if self.plan.has_runs else 'blocks'}({part}, {text})")
+        if self.plan.is_shared:
+            self._turn_values(part)
         if self.plan.scale is not None:
             self.source.note("A column of ones adds up the weights.")
             self.source.add(
                 "nisa.memset(dst=v_kept[:, :, value_depth:], value=1.0, engine=nisa.engine.gpsimd)"
             )
+
+    def _turn_values(self, part: str) -> None:
+        """Keys from the values, which they are."""
+        self.source.note("The keys are the values: they are turned, not loaded again.")
+        with self.source.block("for k in range(key_tiles):"):
+            self.source.add("size = min(PARTITIONS, num_keys - k * PARTITIONS)")
+            self.source.add("keys = k_turned[:, :, k * PARTITIONS : k * PARTITIONS + size]")
+            tile = f"{part.partition('[')[0]}[:size, k, {':value_depth' if '[' in part else ':'}]"
+            self.source.add(f"turn(keys, {tile})")
 
     # -- one block of queries ---------------------------------------------------------------------
 

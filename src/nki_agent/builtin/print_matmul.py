@@ -61,6 +61,8 @@ class MatmulPrinter:
         is_deep = plan.depth_group is not None
         self.depth = Window(start="d0", count="span") if is_deep else Window(count="depth")
         self.parts = self._name_parts()
+        stored = [s.access for s in plan.levels[self.last] if isinstance(s, Store)]
+        self.mirrors = {a: f"{a.tensor}_mirror" for a in stored if plan.is_mirrored}
         self.factors: dict[str, Number] = {}
 
     def _name_parts(self) -> dict[Access, str]:
@@ -217,7 +219,10 @@ class MatmulPrinter:
         last = 2 + self.plan.is_split
         source.add(f"rows, num_cols = x_turned.shape[{last}], w_kept.shape[{last}]")
         self._begin_rows(source)
-        with source.block("for n0 in range(0, num_cols, BANK):"):
+        if self.plan.is_mirrored:
+            source.note("Columns before the diagonal are the mirror of those behind it.")
+        first = "first" if self.plan.is_mirrored else "0"
+        with source.block(f"for n0 in range({first}, num_cols, BANK):"):
             source.add("cols = min(BANK, num_cols - n0)")
             self._multiply_rows(source)
             self._begin_block(source, printer)
@@ -245,11 +250,12 @@ class MatmulPrinter:
     def _add_multiply(self, source: Source, scope: PartScope, *more: str) -> None:
         """The function of these lines; `more` are arguments behind all others."""
         self.factors = scope.given
-        given = [*self.parts.values(), *self._kept_tiles(), *self.factors]
+        given = [*self.parts.values(), *self.mirrors.values(), *self._kept_tiles(), *self.factors]
         self.helpers.add()
         self.helpers.add()
         given += [*(["x_turned", "x_turned_2"] if self.x_2 else ["x_turned"])]
         given += [*(["w_kept", "w_kept_2"] if self.w_2 else ["w_kept"]), "depth", *more]
+        given += ["first"] * self.plan.is_mirrored
         self.helpers.add(f"def {self.multiply}({', '.join(given)}):")
         self.helpers.lines.extend(source.lines)
 
@@ -287,17 +293,26 @@ class MatmulPrinter:
             printer.source.add(f"nisa.dma_copy(dst={tile.name}, src={part})")
         else:
             printer.source.add(f"nisa.dma_copy(dst={part}, src={tile.name})")
+            if step.access in self.mirrors:
+                mirror = f"{self.mirrors[step.access]}[n0 : n0 + cols, :]"
+                skip = "max(0, first + rows - n0)"
+                printer.source.add(f"store_mirrored({mirror}, {tile.name}, {skip})")
 
     def _kept(self) -> None:
-        if self.plan.is_w_first:
+        if self.plan.is_w_first or self.plan.is_mirrored:
             self._load_w_once("")
+        if self.plan.is_mirrored:
+            with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
+                self.source.add("rows = min(PARTITIONS, num_rows - r0)")
+                self._make_ready("r0 : r0 + rows")
+            return
         if self.plan.x_each == 1:
             with self.source.block("for r0 in range(0, num_rows, PARTITIONS):"):
                 self.source.add("rows = min(PARTITIONS, num_rows - r0)")
                 self._load_x("rows")
                 if not self.plan.is_w_first:
                     self._load_w_once("r0")
-                self._make_ready([name for name, *_ in self.xs])
+                self._make_ready()
             return
         add, block = self.source.add, self.source.block
         add(f"row_group = {self.plan.row_group}  # rows of {self.plan.x.tensor} in one load")
@@ -308,8 +323,7 @@ class MatmulPrinter:
                 self._load_w_once("g0")
             with block("for r0 in range(g0, g0 + group, PARTITIONS):"):
                 add("rows = min(PARTITIONS, g0 + group - r0)")
-                part = f"[:, {self.every}:, r0 - g0 : r0 - g0 + rows]"
-                self._make_ready([f"{name}{part}" for name, *_ in self.xs])
+                self._make_ready("r0 - g0 : r0 - g0 + rows")
 
     def _load_w_once(self, first: str) -> None:
         """All of w, with the first rows of x or before them."""
@@ -322,14 +336,38 @@ class MatmulPrinter:
     def _rows_of_tile(self) -> Window:
         return Window(start="r0", count="rows")
 
-    def _make_ready(self, x_turned: list[str], *more: str) -> None:
-        """Multiply the tile before this one, whose operands are there by now."""
+    def _make_ready(self, loaded: str = ":", *more: str) -> None:
+        """Multiply the tile before this one, whose operands are there by now.
+
+        `loaded` are the rows of the tile among those of x in SBUF.
+        """
         rows, cols = self._rows_of_tile(), Window(count="num_cols")
         windows = self.loops.windows(rows, cols)
         parts = [self.out_regions.text(layout_of(access), windows) for access in self.parts]
+        turned = self.loops.windows(Window(count="num_rows"), Window(start="r0", count="rows"))
+        parts += [self.out_regions.text(layout_of(access), turned) for access in self.mirrors]
         factors = [self.scope.number(factor) for factor in self.factors.values()]
-        operands = [*x_turned, *(name for name, *_ in self.ws), "depth", *more]
+        operands = [*self._tile_of_x(loaded), *(name for name, *_ in self.ws), "depth", *more]
+        operands += ["r0"] * self.plan.is_mirrored
         self._put_off([*parts, *self._kept_tiles(), *factors, *operands])
+
+    def _tile_of_x(self, rows: str) -> list[str]:
+        """Rows of x in SBUF, as far as they meet w."""
+        seen = "" if self.plan.last_column is None else self._seen("r0")
+        cut = "" if (seen, rows) == ("", ":") else f"[:, {self.every}:{seen}, {rows}]"
+        return [f"{name}{cut}" for name, *_ in (self.ws if self.plan.is_mirrored else self.xs)]
+
+    def _seen(self, start: str) -> str:
+        """Names the blocks of K that a tile of rows meets."""
+        last = self.plan.last_column
+        if last is None:
+            return "k_tiles"
+        self.source.note("Behind the diagonal is nothing to add.")
+        shift = f" + {self.scope.size(last)}" if any(last) else ""
+        self.source.add(
+            f"seen = min(k_tiles, ({start} + rows{shift} + PARTITIONS - 1) // PARTITIONS)"
+        )
+        return "seen"
 
     def _put_off(self, given: list[str]) -> None:
         """Take what was put off before this tile."""
@@ -343,6 +381,9 @@ class MatmulPrinter:
         with self.source.block("for r0 in range(0, num_rows, row_group):"):
             add("group = min(row_group, num_rows - r0)")
             self._load_x("group")
+            if self.plan.is_mirrored:
+                self._streamed_half()
+                return
             if self.plan.w_banks == 1:
                 with self.source.block(f"for n0 in range(0, num_cols, {self.width}):"):
                     add(f"cols = min({self.width}, num_cols - n0)")
@@ -356,11 +397,28 @@ class MatmulPrinter:
                     add(f"cols = min({self.width}, w0 + wide - n0)")
                     self._multiply_group("w_block[:size, k, n0 - w0 : n0 - w0 + cols]")
 
+    def _streamed_half(self) -> None:
+        """Columns from the diagonal on, for a group of rows."""
+        add, block = self.source.add, self.source.block
+        with block(f"for w0 in range(r0, num_cols, {self.width}):"):
+            add(f"wide = min({self.width}, num_cols - w0)")
+            self._load_w("w_block", "wide", Window(start="w0", count="wide"))
+            with block("for m0 in range(0, min(group, w0 + wide - r0), PARTITIONS):"):
+                add("rows = min(PARTITIONS, group - m0)")
+                self.source.note("Columns before the diagonal are the mirror of those behind it.")
+                add("n0 = max(w0, r0 + m0)")
+                add("cols = w0 + wide - n0")
+                moving = "w_block[:size, k, n0 - w0 : n0 - w0 + cols]"
+                stationary = "x_turned[:size, k, m0 : m0 + rows]"
+                self._accumulate(self.source, stationary, moving, k_tiles="k_tiles")
+                for step in self.plan.levels[self.last]:
+                    self._step(step, self.last)
+
     def _multiply_group(self, moving: str) -> None:
         with self.source.block("for m0 in range(0, group, PARTITIONS):"):
             self.source.add("rows = min(PARTITIONS, group - m0)")
             stationary = "x_turned[:size, k, m0 : m0 + rows]"
-            self._accumulate(self.source, stationary, moving, k_tiles="k_tiles")
+            self._accumulate(self.source, stationary, moving, k_tiles=self._seen("r0 + m0"))
             for step in self.plan.levels[self.last]:
                 self._step(step, self.last)
 
@@ -458,8 +516,19 @@ class MatmulPrinter:
             case Store():
                 text = self._region(step.access, step.src, level, is_store=True)
                 self.source.add(f"nisa.dma_copy(dst={text}, src={step.src.name})")
+                if step.access in self.mirrors:
+                    self._store_mirrored(step)
             case _:
                 self.steps.print(step, level)
+
+    def _store_mirrored(self, step: Store) -> None:
+        """The columns behind the diagonal as rows."""
+        rows = self.loops.windows(
+            Window(start="n0", count="cols"), Window(start="r0 + m0", count="rows")
+        )
+        text = self.out_regions.text(layout_of(step.access), rows)
+        skip = "max(0, r0 + m0 + rows - n0)"
+        self.source.add(f"store_mirrored({text}, {step.src.name}, {skip})")
 
     def _region(self, access: Access, tile: Tile, level: int, *, is_store: bool) -> str:
         row = Window(start="r0 + m0", count="rows")

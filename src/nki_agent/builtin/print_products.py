@@ -172,6 +172,19 @@ SPLIT = '''def split(dst, src):
 '''
 
 
+STORE_MIRRORED = '''def store_mirrored(dst, tile, skip):
+    """Stores the transpose of tile [M, N] into dst [N, M], but for its first columns."""
+    rows, cols = tile.shape
+    for c0 in range(skip, cols, PARTITIONS):
+        size = min(PARTITIONS, cols - c0)
+        turned = nl.ndarray((size, rows), dtype=tile.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=turned, data=tile[:, c0 : c0 + size])
+        mirror = nl.ndarray((size, rows), dtype=tile.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=mirror, op=nl.copy, data=turned)
+        nisa.dma_copy(dst=dst[c0 : c0 + size, :], src=mirror)
+'''
+
+
 RUNS_BYTES = 1024
 """Rows of w up to this are loaded in runs of several, where x has them in the same order."""
 
@@ -286,8 +299,10 @@ def helpers_of(plan: Plan) -> list[str]:
         turning.insert(0, LEAVE_PSUM[plan.leaving])
     # What few queries turn is short: not worth a share for two engines.
     turning += steps
+    mirrors = any(isinstance(s, MatmulPlan) and s.is_mirrored for s in plan.stages)
     found = (
-        [LOAD_TURNED] * plain.by_dma
+        [STORE_MIRRORED] * mirrors
+        + [LOAD_TURNED] * plain.by_dma
         + [LOAD_BLOCKS] * plain.blocks
         + [runs_version(LOAD_BLOCKS)] * plain.runs
         + turning

@@ -29,6 +29,8 @@ def has_short_results(plan: MatmulPlan) -> bool:
     stores = [step for step in steps if isinstance(step, Store)]
     if not plan.keep_w or plan.x_each == 1 or is_x_ready(plan) or plan.is_step or plan.tail:
         return False
+    if plan.is_mirrored or plan.last_column is not None:
+        return False
     if len(stores) != 1 or any(isinstance(step, Load) for step in steps) or plan.is_split:
         return False
     tile, (*_, row, col) = stores[0].src, stores[0].access.strides
@@ -80,8 +82,7 @@ class ShortProductPrinter(MatmulPrinter):
             add(f"each = rows_each(group, {self.plan.x_each})")
             with block("for r0 in range(g0, g0 + group, PARTITIONS * each):"):
                 add("count = min(PARTITIONS * each, g0 + group - r0)")
-                part = "[:, :, r0 - g0 : r0 - g0 + count]"
-                self._make_ready([f"{name}{part}" for name, *_ in self.xs], "each")
+                self._make_ready("r0 - g0 : r0 - g0 + count", "each")
 
     def _rows_of_tile(self) -> Window:
         return Window(start="r0", count="count")

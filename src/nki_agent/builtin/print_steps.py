@@ -195,10 +195,13 @@ class StepPrinter:
             shift = "" if start == "0" else f", offset={start}"
             text = f".ap(pattern=[{rows}, [{step.step}, {self.cols}]]{shift})"
         else:
-            span = self.cols if step.step == 1 else f"({self.cols} - 1) * {step.step} + 1"
+            cols = self.cols if step.dst.cols is None else self.scope.size(step.dst.cols)
+            span = cols if step.step == 1 else f"({cols} - 1) * {step.step} + 1"
             end = span if start == "0" else f"{start} + {span}"
+            end = "" if _is_last(step) else end
             stride = "" if step.step == 1 else f" : {step.step}"
-            text = f"[{lead}, {'' if start == '0' else f'{start} '}: {end}{stride}]"
+            first, behind = "" if start == "0" else f"{start} ", f" {end}" if end else ""
+            text = f"[{lead}, {first}:{behind}{stride}]"
         self.source.add(f"{step.dst.name} = {step.src.name}{text}")
 
     def _add_up(self, step: AddUp, level: int) -> None:
@@ -407,3 +410,11 @@ def tile_of(step: Step) -> Tile:
 def layout_of(access: Access) -> Layout:
     """An access as a layout."""
     return Layout(tensor=access.tensor, strides=access.strides, offset=access.offset)
+
+
+def _is_last(step: Cut) -> bool:
+    """Whether a cut takes all columns from its first one on."""
+    own, whole = step.dst.cols, step.src.cols
+    if own is None or whole is None:
+        return False
+    return all(a + n == b for a, n, b in zip(step.start, own, whole, strict=True))

@@ -242,7 +242,14 @@ class MatmulPlanner:
         if moving_axes(w_walks, sizes) & set(groups[-2]):
             # Rows share one w: an axis along which w moves is a loop, even if it is all rows.
             groups = merge_axes(order, sizes, by_set, fences=fences | {-MATRIX_RANK})
-        return Matrices(tuple(groups[:-2]), groups[-2], sizes)
+        batch, rows = groups[:-2], groups[-2]
+        alone = not self.group.loop and set(group_size(rows, sizes)) == {1}
+        shared = [g for g in batch if not any(group_stride(g, w_walks, sizes))] if alone else []
+        if shared:
+            # One row for each of some batches that share a w: together they are its rows.
+            rows = max(shared, key=lambda group: max(group_size(group, sizes)))
+            batch.remove(rows)
+        return Matrices(tuple(batch), rows, sizes)
 
     def _walks(self, source: int, axes: Axes) -> list[Walk]:
         pairs = zip(self.captured.graphs, self.alignments, strict=True)
