@@ -56,6 +56,7 @@ def compare_golden(name: str, task: Task) -> None:
 
 X = "torch.randn(m, n)"
 HALF = "torch.randn(m, n).to(torch.bfloat16)"
+DISTINCT = "torch.rand(m, n).argsort(1) - n / 2"
 BYTES = "torch.randint(0, 256, (m, n), dtype=torch.uint8)"
 SIZES = ((130, 96, 40), (67, 211, 83))
 # Rows or columns of a result that no argument has must be the same: nothing would tell them.
@@ -143,6 +144,13 @@ CASES = (
     Case("least", "torch.argmin(x, 1).int()", {"x": X}, SIZES),
     Case("sort", "torch.sort(x, 1, descending=True)[0]", {"x": X}, SIZES),
     Case("ascending", "torch.sort(x, 1)[0]", {"x": X}, SIZES),
+    Case(
+        "places of the sorted",
+        "torch.sort(x, 1, descending=True)",
+        {"x": DISTINCT},
+        ((300, 500), (67, 259)),
+    ),
+    Case("places of what rises", "torch.argsort(x, 1)", {"x": DISTINCT}, ((130, 261), (5, 300))),
     Case("largest of columns", "torch.argmax(x, 0).int()", {"x": X}, SIZES),
     Case("running maximum", "torch.cummax(x, 1).values", {"x": X}, SIZES),
     Case("running sum", "torch.cumsum(x, 1)", {"x": X}, SIZES),
@@ -205,6 +213,12 @@ def test_kernel_by_index_is_right_at_two_sizes(
     task, other = (make_task(case.source(sizes)) for sizes in case.sizes)
     verdict = solve(replace(task, perf=replace(other.dev, name="perf")), target)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+def test_places_of_whole_rows_are_looked_for_once_they_are_sorted(make_task: MakeTask) -> None:
+    source = Case("order", "torch.argsort(x, 1)", {"x": DISTINCT}, SIZES).source
+    assert "find_places(" in write_kernel(make_task(source((130, 261))), Target.TRN2)
+    assert "rank(searches)" in write_kernel(make_task(source((130, 130))), Target.TRN2)
 
 
 READ = ("embedding", "sum by index onto a table", "count", "top of long rows")

@@ -47,6 +47,8 @@ ROWS_EACH_MIN = 4
 NETWORK_COLS = (256, 8192)
 """Rows that are sorted by exchanges: longer than where searches by eight are as fast, and two of
 them fit."""
+FOUND_MIN, FOUND_COLS = 64, 2048
+"""Rows whose elements are looked for once they are sorted: they lie in SBUF beside each other."""
 EIGHT = 8
 """Elements that one search finds."""
 GROUPS = (4, 8, 16, 32, 64)
@@ -270,10 +272,12 @@ def _rows_each(elems: Size, cols: Size) -> int | None:
 
 
 def _as_network(plan: RankPlan, chip: ChipSpec) -> RankPlan | None:
-    """The same by exchanges, where long rows are sorted whole and nobody asks for places."""
+    """The same by exchanges, where long rows are sorted whole; places are looked for afterwards."""
     cols = plan.source.cols
-    is_whole = plan.places is None and plan.count == cols and plan.source.dtype.is_float
-    if not is_whole or not NETWORK_COLS[0] <= max(cols) <= NETWORK_COLS[1]:
+    finds = plan.places is not None
+    is_whole = plan.count == cols and plan.source.dtype.is_float
+    least, most = NETWORK_COLS[0], FOUND_COLS if finds else NETWORK_COLS[1]
+    if not is_whole or not least <= max(cols) <= most or (finds and min(cols) < FOUND_MIN):
         return None
     length = 2 ** (max(cols) - 1).bit_length()
     tiles = -(-max(plan.source.rows) // LANES)

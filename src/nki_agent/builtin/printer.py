@@ -40,7 +40,7 @@ from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
 from nki_agent.builtin.print_lanes import LanesPrinter
 from nki_agent.builtin.print_matmul import MatmulPrinter
-from nki_agent.builtin.print_network import SORT
+from nki_agent.builtin.print_network import FIND, SORT
 from nki_agent.builtin.print_over_rows import OverRowsPrinter
 from nki_agent.builtin.print_picks import LOCALS, PickPrinter, RunningPrinter, takes_runs
 from nki_agent.builtin.print_pool import PoolPrinter
@@ -188,8 +188,10 @@ def _constants(plan: Plan, source: Source) -> None:
     if any(isinstance(s, WITH_PSUM) or _adds_up(s) for s in plan.stages):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
     ranks = {s.is_network for s in plan.stages if isinstance(s, RankPlan)}
-    if False in ranks:
+    finds = any(isinstance(s, RankPlan) and s.is_network and s.places for s in plan.stages)
+    if False in ranks or finds:
         source.add(LOWEST)
+    if False in ranks:
         if any(isinstance(s, RankPlan) and s.group > 1 for s in plan.stages):
             source.add(BEHIND)
         source.add(f"PIECE = {PIECE}  # columns that one search takes")
@@ -201,7 +203,7 @@ def _constants(plan: Plan, source: Source) -> None:
         + resident_helpers(plan)
         + resident_rows_helpers(plan)
     )
-    helpers += [RANK] * (False in ranks) + [SORT] * (True in ranks)
+    helpers += [RANK] * (False in ranks) + [SORT] * (True in ranks) + [FIND] * finds
     if any(isinstance(s, RankPlan) and s.group > 1 for s in plan.stages):
         helpers.append(RANK_GROUPS)
     if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
