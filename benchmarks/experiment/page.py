@@ -174,22 +174,23 @@ def _why(parts: Parts, plan: ExperimentPlan) -> Iterator[str]:
         f"{SOURCE}\n"
         f"Of the {len(new.tasks())} tasks of new graphs {new.count_apart()} have no part in common"
         " with any that is taught: their operator is one that the model has never seen, and nothing"
-        " in the prompt says how the chip does it. It writes what it has been taught:"
-        f" {_percent(compiles)} of its kernels for new graphs compile, and compute something else."
-        f" On known graphs {_percent(known.share(SFT, Mode.SINGLE_SHOT))} are right.\n"
+        " in the prompt says how the chip does it. Of its kernels for new graphs"
+        f" {_percent(compiles)} compile and {_percent(new.share(SFT, Mode.SINGLE_SHOT))} are right;"
+        " the rest computes what another task asks for. On known graphs"
+        f" {_percent(known.share(SFT, Mode.SINGLE_SHOT))} are right.\n"
     )
     yield (
         f"{SOURCE}\n"
         f"GRPO had {plan.grpo.steps} steps of {plan.grpo.tasks_per_step} tasks with"
         f" {plan.grpo.attempts} attempts each, on new graphs, where {_rights(new)} attempts were"
-        " right: there is next to nothing to reinforce but kernels that fail later. `compiles`"
-        " pays for kernels that run, and computes nothing more; `graded` has a gradient nearly"
-        " everywhere, but so few steps do not turn it into right kernels.\n"
+        " right: little to reinforce but kernels that fail later. `compiles` pays for kernels that"
+        " run, whatever they compute; `graded` has a gradient nearly everywhere, but so few steps"
+        " turn little of it into right kernels.\n"
     )
     yield (
-        "The loop tells a model which line fails. That mends ranks, shapes and syntax; what these"
-        " models lack is the operator, and a kernel that computes another one is only called"
-        " wrong.\n"
+        "The loop tells a model which line fails. That mends some ranks, shapes and syntax; what"
+        " these models lack is mostly the operator, and a kernel that computes another one is only"
+        " called wrong.\n"
     )
 
 
