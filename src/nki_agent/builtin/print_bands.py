@@ -6,11 +6,65 @@ outside are left out where a product reads them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from nki_agent.builtin.plan import ConvolutionPlan, Span
+from nki_agent.builtin.print_steps import StepPrinter, tile_of
 from nki_agent.builtin.text import Source
+from nki_agent.builtin.tile_steps import Access, Load, Step, Store, Tile
 from nki_agent.builtin.window_text import COLUMNS, LINES, PLANES, is_inside, plus, scaled, times
+
+TILE_LEVEL = 2
+"""Of the steps of a tile, within those of weights and of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedTogether:
+    """Steps on some tiles side by side: what they read and write goes in a transfer each.
+
+    The tiles lie in columns `n0` to `n0 + total` of what is read and written.
+    """
+
+    steps: Sequence[Step]
+    parts: Mapping[Access, str]
+    source: Source
+
+    @property
+    def _moved(self) -> dict[str, Tile]:
+        found = (tile_of(step) for step in self.steps if isinstance(step, Load | Store))
+        return {tile.name: tile for tile in found}
+
+    def load(self) -> None:
+        """Room for all tiles, and the transfers of those that are read."""
+        for name, tile in self._moved.items():
+            self.source.add(
+                f"all_{name} = nl.ndarray((rows, total), dtype=nl.{tile.dtype.value},"
+                " buffer=nl.sbuf)"
+            )
+        for step in self.steps:
+            if isinstance(step, Load):
+                part = self._part(step)
+                self.source.add(f"nisa.dma_copy(dst=all_{step.dst.name}, src={part})")
+
+    def print(self, cols: str, printer: StepPrinter) -> None:
+        """The other steps, on one tile: these columns of all."""
+        for name, tile in self._moved.items():
+            self.source.add(f"{name} = all_{name}[:, {cols}]")
+            printer.take(tile)
+        for step in self.steps:
+            if not isinstance(step, Load | Store):
+                printer.print(step, TILE_LEVEL)
+
+    def store(self) -> None:
+        """The transfers of those that are written."""
+        for step in self.steps:
+            if isinstance(step, Store):
+                part = self._part(step)
+                self.source.add(f"nisa.dma_copy(dst={part}, src=all_{step.src.name})")
+
+    def _part(self, step: Load | Store) -> str:
+        return f"{self.parts[step.access]}[:, n0 : n0 + total]"
 
 
 class BandPrinter:

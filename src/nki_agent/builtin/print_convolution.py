@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nki_agent.builtin.depthwise import BANDS_AHEAD
 from nki_agent.builtin.plan import ConvolutionPlan
-from nki_agent.builtin.print_bands import BandPrinter
+from nki_agent.builtin.print_bands import BandPrinter, MovedTogether
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
@@ -467,35 +467,19 @@ class ConvolutionPrinter(BandPrinter):
     def _tile_groups(self, body: Source, printer: StepPrinter) -> None:
         """Tiles of whole lines; all that a group of them reads and writes goes in one transfer."""
         add, steps = body.add, self.plan.levels[-1]
-        moved = {tile_of(s).name: tile_of(s) for s in steps if isinstance(s, Load | Store)}
         body.note("A transfer is worth its start where it moves several of them.")
         add(f"group_lines = {self.plan.tiles_moved} * tile_lines")
         with body.block("for g0 in range(0, lines, group_lines):"):
             add("n0, total = g0 * out_width, min(group_lines, lines - g0) * out_width")
-            for name, tile in moved.items():
-                add(
-                    f"all_{name} = nl.ndarray((rows, total), dtype=nl.{tile.dtype.value},"
-                    " buffer=nl.sbuf)"
-                )
-            for step in steps:
-                if isinstance(step, Load):
-                    part = f"{self.parts[step.access]}[:, n0 : n0 + total]"
-                    add(f"nisa.dma_copy(dst=all_{step.dst.name}, src={part})")
+            group = MovedTogether(steps, self.parts, body)
+            group.load()
             with body.block("for q0 in range(g0, min(g0 + group_lines, lines), tile_lines):"):
                 add("count = min(tile_lines, lines - q0)")
                 add("j0, width = 0, out_width")
                 add("n1, cols = (q0 - g0) * width, count * width")
                 self._sum(body)
-                for name, tile in moved.items():
-                    add(f"{name} = all_{name}[:, n1 : n1 + cols]")
-                    printer.take(tile)
-                for step in steps:
-                    if not isinstance(step, Load | Store):
-                        printer.print(step, 2)
-            for step in steps:
-                if isinstance(step, Store):
-                    part = f"{self.parts[step.access]}[:, n0 : n0 + total]"
-                    add(f"nisa.dma_copy(dst={part}, src=all_{step.src.name})")
+                group.print("n1 : n1 + cols", printer)
+            group.store()
 
     def _multiply(self, body: Source) -> None:
         """One step of the sum."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from nki_agent.builtin.depthwise import BANDS_AHEAD
 from nki_agent.builtin.plan import ConvolutionPlan
-from nki_agent.builtin.print_bands import BandPrinter
+from nki_agent.builtin.print_bands import BandPrinter, MovedTogether
 from nki_agent.builtin.print_steps import StepPrinter, tile_of
 from nki_agent.builtin.regions import Axis, Layout, Regions, Window
 from nki_agent.builtin.text import PartScope, Scope, Source
@@ -438,33 +438,17 @@ class LanesPrinter(BandPrinter):
 
     def _finish(self, body: Source, printer: StepPrinter) -> None:
         """What follows the sums of a group; all that it reads and writes goes in one transfer."""
-        add, steps = body.add, self.plan.levels[-1]
-        moved = {tile_of(s).name: tile_of(s) for s in steps if isinstance(s, Load | Store)}
+        add = body.add
         first = "tiles[0]" if self.lanes.beside else "tiles[t0]"
         add(f"n0, c0 = {first}[0] * out_width + {first}[2], 0")
-        for name, tile in moved.items():
-            add(
-                f"all_{name} = nl.ndarray((rows, total), dtype=nl.{tile.dtype.value},"
-                " buffer=nl.sbuf)"
-            )
-        for step in steps:
-            if isinstance(step, Load):
-                part = f"{self.parts[step.access]}[:, n0 : n0 + total]"
-                add(f"nisa.dma_copy(dst=all_{step.dst.name}, src={part})")
+        group = MovedTogether(self.plan.levels[-1], self.parts, body)
+        group.load()
         with body.block("for window, _, count, _, width in group:"):
             add("cols = count * width")
             add(f"{self.plan.product.name} = window.reshape((rows, cols))")
-            for name, tile in moved.items():
-                add(f"{name} = all_{name}[:, c0 : c0 + cols]")
-                printer.take(tile)
-            for step in steps:
-                if not isinstance(step, Load | Store):
-                    printer.print(step, 2)
+            group.print("c0 : c0 + cols", printer)
             add("c0 += cols")
-        for step in steps:
-            if isinstance(step, Store):
-                part = f"{self.parts[step.access]}[:, n0 : n0 + total]"
-                add(f"nisa.dma_copy(dst={part}, src=all_{step.src.name})")
+        group.store()
 
 
 def _layout(access: Access) -> Layout:
