@@ -91,10 +91,10 @@ class GrpoPlan(Part, frozen=True, kw_only=True):
 class EvaluationPlan(Part, frozen=True, kw_only=True):
     """How models are measured."""
 
-    turns: int = 4
-    """Replies in the loop."""
-    temperature: float = 0.3
-    """Of the loop; a single shot is measured at 0, the likeliest tokens."""
+    turns: int = 10
+    """Replies in the loop, as many as the agent has by default."""
+    temperature: float = 0.6
+    """Of the replies after a verdict; the first takes the likeliest tokens, as a single shot."""
 
 
 class ExperimentPlan(Part, frozen=True, kw_only=True):

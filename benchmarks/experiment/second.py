@@ -46,6 +46,7 @@ from nki_agent.train.evaluate import Tried, choose, evaluate
 from nki_agent.train.shelf import Shelf
 from nki_agent.train.short_rows import SINGLE
 from nki_agent.train.weights import load_model, load_template
+from nki_agent.train.writer import Temperatures
 from tests.llm.smollm import convert
 
 DIALOGUE_TOKENS: Final = 560
@@ -142,7 +143,7 @@ def measure(folder: Path, part: ModelPart, plan: SecondPlan) -> list[Tried]:
             bench = make_bench(
                 load_model(part),
                 way,
-                temperature=0.0,
+                temperatures=Temperatures(first=0.0, later=0.0),
                 seed=0,
                 executor=executor,
                 clock=SystemClock(),

@@ -167,14 +167,14 @@ class SeedRun:
 
     def _how(self, mode: Mode, out: Path) -> Iterator[str]:
         plan = self.plan
-        temperature = plan.evaluation.temperature if mode is Mode.LOOP else 0.0
         options = {
             "split": "test",
             "tasks": TASKS_MAX,
             "mode": mode.value,
             "turns": plan.evaluation.turns,
             "reply-tokens": self._reply_tokens,
-            "temperature": temperature,
+            "temperature": 0.0,
+            "retry-temperature": plan.evaluation.temperature,
             "seed": self.seed,
             "out": out,
         }

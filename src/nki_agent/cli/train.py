@@ -38,6 +38,7 @@ CONFIG_HELP = "A TOML file; docs/reference/train-config.md has every key."
 Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help=CONFIG_HELP)]
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help=OUT_HELP)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help=f"{DRY_HELP} {FITS_HELP}")]
+RETRY_HELP = "Of replies after the first; as --temperature where not given."
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
@@ -95,6 +96,7 @@ def evaluate(
     turns: Annotated[int, typer.Option(min=1, help="Replies in the loop.")] = 10,
     reply_tokens: Annotated[int, typer.Option(min=1, help="Of each reply, at most.")] = 1024,
     temperature: Annotated[float, typer.Option(min=0.0, help="0: the likeliest tokens.")] = 0.0,
+    retry_temperature: Annotated[float | None, typer.Option(min=0.0, help=RETRY_HELP)] = None,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     seed: Annotated[int, typer.Option(min=0, help="Which tasks, draws and inputs.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A file for a JSON line of each task.")] = None,
@@ -115,6 +117,7 @@ def evaluate(
         corpus,
         generation,
         choice=Choice(split=split, tasks=tasks, target=target, seed=seed),
+        retry_temperature=temperature if retry_temperature is None else retry_temperature,
         out=out,
         as_json=as_json,
     )
@@ -255,6 +258,7 @@ def _evaluate(
     generation: GenerationPart,
     *,
     choice: Choice,
+    retry_temperature: float,
     out: Path | None,
     as_json: bool,
 ) -> ExitCode:
@@ -262,6 +266,7 @@ def _evaluate(
     module = importlib.import_module("nki_agent.train.evaluate")
     weights = importlib.import_module("nki_agent.train.weights")
     benches = importlib.import_module("nki_agent.train.benches")
+    writer = importlib.import_module("nki_agent.train.writer")
     arguments = importlib.import_module("nki_agent.train.arguments")
     part = ModelPart(path=str(path / "model" if (path / "model").is_dir() else path))
     weights.require_model(part)
@@ -283,7 +288,7 @@ def _evaluate(
         bench = benches.make_bench(
             model,
             way,
-            temperature=generation.temperature,
+            temperatures=writer.Temperatures(first=generation.temperature, later=retry_temperature),
             seed=choice.seed,
             executor=executor,
             clock=SystemClock(),

@@ -1,16 +1,16 @@
 """Many episodes of the agent's loop on one model in this process, drawn in one batch each turn.
 
-Law: replies are drawn when every episode that goes on waits for one, so a batch is as large as it
-can be and its order does not depend on timing; an episode's tokens are kept as they were drawn and
-read, never written anew from text. The loop and its tools are the agent's own.
+Law: replies are drawn when every episode that goes on waits for one, so all are of one turn, a
+batch is as large as it can be and its order does not depend on timing; an episode's tokens are kept
+as they were drawn and read, never written anew from text. The loop and its tools are the agent's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -39,8 +39,11 @@ class Drawn:
     """Of each token as it was drawn; None where the drawing does not say."""
 
 
-Draw = Callable[[Sequence[Sequence[int]]], list[Drawn]]
-"""Prompts to what the model writes after each; blocks until all are done."""
+class Draw(Protocol):
+    """Draws what a model writes; blocks until all is done."""
+
+    def __call__(self, prompts: Sequence[Sequence[int]], *, turn: int) -> list[Drawn]:
+        """What it writes after each prompt; `turn` counts the replies of its episode before it."""
 
 
 class Batch:
@@ -50,6 +53,7 @@ class Batch:
         """Replies come from `draw`."""
         self._draw = draw
         self._alive = 0
+        self._turn = 0
         self._waiting: list[tuple[int, list[int], asyncio.Future[Drawn]]] = []
 
     def enter(self) -> None:
@@ -73,7 +77,8 @@ class Batch:
             return
         waiting = sorted(self._waiting, key=lambda request: request[0])
         self._waiting = []
-        drawn = self._draw([ids for _, ids, _ in waiting])
+        drawn = self._draw([ids for _, ids, _ in waiting], turn=self._turn)
+        self._turn += 1
         for (_, _, future), reply in zip(waiting, drawn, strict=True):
             # An episode that ran out of time has gone.
             if not future.done():

@@ -12,7 +12,7 @@ from nki_agent.farm.executor import Executor
 from nki_agent.train.attempts import Way, Workbench
 from nki_agent.train.config import GenerationPart
 from nki_agent.train.tokens import Template
-from nki_agent.train.writer import Writer
+from nki_agent.train.writer import Temperatures, Writer
 
 
 def make_way(generation: GenerationPart, template: Template, *, target: Target) -> Way:
@@ -36,14 +36,20 @@ def make_way(generation: GenerationPart, template: Template, *, target: Target) 
 
 
 def make_bench(
-    model: Any, way: Way, *, temperature: float, seed: int, executor: Executor, clock: Clock
+    model: Any,
+    way: Way,
+    *,
+    temperatures: Temperatures,
+    seed: int,
+    executor: Executor,
+    clock: Clock,
 ) -> Workbench:
     """Attempts by a model of transformers."""
     writer = Writer(
         model=model,
         tokenizer=way.template.tokenizer,
         reply_tokens=way.reply_tokens,
-        temperature=temperature,
+        temperatures=temperatures,
         seed=seed,
     )
     return Workbench(way, writer.draw, executor, clock=clock)

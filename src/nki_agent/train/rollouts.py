@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -99,7 +100,7 @@ class Rollouts:
         entries = [self._shelf.take(self._rows[prompt]) for prompt in prompts[::size]]
         bench = Workbench(
             self._way,
-            lambda ids: draw_with(trainer, ids),
+            partial(draw_with, trainer),
             self._executor,
             clock=self._clock,
             records=self._records,
@@ -151,8 +152,9 @@ class Rollouts:
         return Group(picked=picked, rewards=rewards, is_dropped=is_dropped)
 
 
-def draw_with(trainer: Any, prompts: Sequence[Sequence[int]]) -> list[Drawn]:
+def draw_with(trainer: Any, prompts: Sequence[Sequence[int]], *, turn: int) -> list[Drawn]:
     """What the trainer's model writes, by vLLM or transformers, as its config says."""
+    del turn  # Its chance goes on from draw to draw.
     ids, logprobs = trainer._generate_single_turn([list(p) for p in prompts], None, {}, 1)
     known = [None] * len(ids) if logprobs is None else logprobs
     return [Drawn(ids=list(i), logprobs=p) for i, p in zip(ids, known, strict=True)]

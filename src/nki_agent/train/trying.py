@@ -21,6 +21,7 @@ from nki_agent.train.evaluate import choose, evaluate, sum_up
 from nki_agent.train.folder import TrainingFolder, is_first_process, say
 from nki_agent.train.shelf import Shelf
 from nki_agent.train.tokens import Template
+from nki_agent.train.writer import Temperatures
 
 
 class Trying(TrainerCallback):  # type: ignore[misc, unused-ignore]
@@ -50,10 +51,11 @@ class Trying(TrainerCallback):  # type: ignore[misc, unused-ignore]
         del args, control
         if state.global_step % self._part.every_steps or not is_first_process():
             return
+        temperature = self._part.generation.temperature
         bench = make_bench(
             kwargs["model"],
             self._way,
-            temperature=self._part.generation.temperature,
+            temperatures=Temperatures(first=temperature, later=temperature),
             seed=0,
             executor=self._executor,
             clock=self._clock,
