@@ -124,8 +124,8 @@ def _head(figures: Figures, counts: Mapping[str, int], plan: ExperimentPlan) -> 
         f"{SOURCE}\n"
         "Single shots take the likeliest token each time. The loop has up to"
         f" {plan.evaluation.turns} replies: the first is that of a single shot, the others are"
-        f" drawn at temperature {plan.evaluation.temperature:g} after the stage and the first fault"
-        " of the one before. Trained in float32, measured in bfloat16."
+        f" drawn at temperature {plan.evaluation.temperature:g} from the task, the reply before,"
+        " and its stage and first fault. Trained in float32, measured in bfloat16."
         " Intervals are of 95 %, by a bootstrap over tasks.\n"
     )
     yield LOOKED

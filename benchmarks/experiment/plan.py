@@ -93,6 +93,8 @@ class EvaluationPlan(Part, frozen=True, kw_only=True):
 
     turns: int = 10
     """Replies in the loop, as many as the agent has by default."""
+    remembered: int = 1
+    """Replies of its own that a model reads again, as in the dialogues that it was taught."""
     temperature: float = 0.6
     """Of the replies after a verdict; the first takes the likeliest tokens, as a single shot."""
 

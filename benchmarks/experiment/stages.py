@@ -175,6 +175,7 @@ class SeedRun:
             "reply-tokens": self._reply_tokens,
             "temperature": 0.0,
             "retry-temperature": plan.evaluation.temperature,
+            "remember": plan.evaluation.remembered,
             "seed": self.seed,
             "out": out,
         }

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from nki_agent.train.batched import Batch, Drawn
+from nki_agent.llm.protocol import Message, Role, TokenLimits
+from nki_agent.train.batched import Batch, BatchedModel, Drawn
 from nki_agent.train.config import ModelPart
 from nki_agent.train.weights import load_model, load_template
 from nki_agent.train.writer import Temperatures, Writer
@@ -66,3 +67,35 @@ def test_batch_says_which_reply_of_its_episodes_is_drawn() -> None:
 
     asyncio.run(run())
     assert seen == [(0, 2), (1, 1), (2, 1)]
+
+
+def test_model_reads_its_last_replies_again_and_no_older_ones(model: ModelPart) -> None:
+    seen: list[list[int]] = []
+    template = load_template(model)
+
+    def draw(prompts: Sequence[Sequence[int]], *, turn: int) -> list[Drawn]:
+        seen.append(list(prompts[0]))
+        return [Drawn(ids=[50 + turn, template.tokenizer.eos_token_id])]
+
+    async def run(remembered: int | None) -> list[list[int]]:
+        seen.clear()
+        batch = Batch(draw)
+        batch.enter()
+        own = BatchedModel(
+            batch, template, place=0, room_tokens=99, name="m", remembered=remembered
+        )
+        history = [Message(role=Role.USER, content="a text")]
+        for number in range(3):
+            reply = await own.reply(history, tools=(), limits=TokenLimits())
+            history += [
+                Message(role=Role.ASSISTANT, content=reply.text),
+                Message(role=Role.USER, content=f"{number}"),
+            ]
+        return list(seen)
+
+    every, last = asyncio.run(run(None)), asyncio.run(run(1))
+    assert every[:2] == last[:2]
+    assert 50 in every[2]
+    assert 50 not in last[2]
+    assert 51 in last[2]
+    assert last[2][: len(every[0])] == every[0]

@@ -38,6 +38,7 @@ CONFIG_HELP = "A TOML file; docs/reference/train-config.md has every key."
 Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help=CONFIG_HELP)]
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help=OUT_HELP)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help=f"{DRY_HELP} {FITS_HELP}")]
+REMEMBER_HELP = "Replies of its own that the model reads again; all if left out."
 RETRY_HELP = "Of replies after the first; as --temperature where not given."
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
@@ -50,6 +51,15 @@ class Choice:
     tasks: int
     target: str
     seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """How an evaluation goes on after a verdict."""
+
+    temperature: float
+    remembered: int | None
+    """Replies that the model reads again; all if None."""
 
 
 app = make_group(
@@ -97,6 +107,7 @@ def evaluate(
     reply_tokens: Annotated[int, typer.Option(min=1, help="Of each reply, at most.")] = 1024,
     temperature: Annotated[float, typer.Option(min=0.0, help="0: the likeliest tokens.")] = 0.0,
     retry_temperature: Annotated[float | None, typer.Option(min=0.0, help=RETRY_HELP)] = None,
+    remember: Annotated[int | None, typer.Option(min=1, help=REMEMBER_HELP)] = None,
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = DEFAULT_TARGET.value,
     seed: Annotated[int, typer.Option(min=0, help="Which tasks, draws and inputs.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A file for a JSON line of each task.")] = None,
@@ -117,7 +128,10 @@ def evaluate(
         corpus,
         generation,
         choice=Choice(split=split, tasks=tasks, target=target, seed=seed),
-        retry_temperature=temperature if retry_temperature is None else retry_temperature,
+        retries=Retries(
+            temperature=temperature if retry_temperature is None else retry_temperature,
+            remembered=remember,
+        ),
         out=out,
         as_json=as_json,
     )
@@ -258,7 +272,7 @@ def _evaluate(
     generation: GenerationPart,
     *,
     choice: Choice,
-    retry_temperature: float,
+    retries: Retries,
     out: Path | None,
     as_json: bool,
 ) -> ExitCode:
@@ -282,13 +296,17 @@ def _evaluate(
     ):
         shelf = Shelf(corpus, folder=Path(folder))
         rows = module.choose(shelf.list_split(choice.split), choice.tasks, seed=choice.seed)
-        way = benches.make_way(generation, weights.load_template(part), target=target)
+        template = weights.load_template(part)
+        remembered = retries.remembered
+        way = benches.make_way(generation, template, target=target, remembered=remembered)
         model = weights.load_model(part)
         weights.require_vocabulary(model, way.template)
         bench = benches.make_bench(
             model,
             way,
-            temperatures=writer.Temperatures(first=generation.temperature, later=retry_temperature),
+            temperatures=writer.Temperatures(
+                first=generation.temperature, later=retries.temperature
+            ),
             seed=choice.seed,
             executor=executor,
             clock=SystemClock(),

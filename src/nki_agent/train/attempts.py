@@ -47,6 +47,8 @@ class Way:
     """For all replies of an attempt and the answers between them."""
     target: Target
     ablation: Ablation
+    remembered: int | None = None
+    """Replies that the model reads again; all if None."""
 
     @property
     def limits(self) -> Limits:
@@ -160,6 +162,7 @@ class Workbench:
             place=place,
             room_tokens=way.room_tokens,
             name="training",
+            remembered=way.remembered,
         )
         tools = choose_toolbox(way.ablation)(
             judging, target=way.target, root_seed=root_seed, tools=way.ablation.tools

@@ -104,14 +104,28 @@ class BatchedModel:
     """The model of one episode; `record` is what it read and wrote."""
 
     def __init__(
-        self, batch: Batch, template: Template, *, place: int, room_tokens: int, name: str
+        self,
+        batch: Batch,
+        template: Template,
+        *,
+        place: int,
+        room_tokens: int,
+        name: str,
+        remembered: int | None = None,
     ) -> None:
-        """`room_tokens` is for all that comes after the prompt."""
+        """`room_tokens` is for all that comes after the prompt.
+
+        Of its replies the model reads the last `remembered` again, with what was answered; all
+        where it is None.
+        """
         self.record = Record()
         self._batch = batch
         self._template = template
         self._place = place
         self._room = room_tokens
+        self._remembered = remembered
+        self._starts: list[int] = []
+        """Where each reply begins, in tokens after the prompt."""
         self._name = name
         self._num_read = 0
         self._sent: set[str] = set()
@@ -135,7 +149,8 @@ class BatchedModel:
         self._read(messages, tools)
         if len(record.ids) >= self._room:
             raise ModelError(f"the episode's {self._room} tokens are used up")
-        drawn = await self._batch.ask(self._place, [*record.prompt_ids, *record.ids])
+        drawn = await self._batch.ask(self._place, [*record.prompt_ids, *self._read_again()])
+        self._starts.append(len(record.ids))
         ids = drawn.ids[: min(self._room - len(record.ids), limits.output_tokens)]
         ends = bool(ids) and ids[-1] == self._template.tokenizer.eos_token_id
         self._write(ids, drawn.logprobs, is_own=True)
@@ -144,6 +159,12 @@ class BatchedModel:
         self._ends_open = not ends
         record.was_cut = record.was_cut or not ends
         return self._parse(ids, has_tools=bool(tools), ends=ends)
+
+    def _read_again(self) -> list[int]:
+        """The tokens after the prompt that the next reply is drawn from."""
+        if self._remembered is None or len(self._starts) <= self._remembered:
+            return self.record.ids
+        return self.record.ids[self._starts[-self._remembered] :]
 
     def _read(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         record = self.record

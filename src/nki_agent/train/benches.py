@@ -15,8 +15,14 @@ from nki_agent.train.tokens import Template
 from nki_agent.train.writer import Temperatures, Writer
 
 
-def make_way(generation: GenerationPart, template: Template, *, target: Target) -> Way:
-    """How attempts are made.
+def make_way(
+    generation: GenerationPart,
+    template: Template,
+    *,
+    target: Target,
+    remembered: int | None = None,
+) -> Way:
+    """How attempts are made; of its replies a model reads the last `remembered` again.
 
     Raises:
         UsageError: its tools do not exist, or a single shot has some.
@@ -29,6 +35,7 @@ def make_way(generation: GenerationPart, template: Template, *, target: Target) 
         reply_tokens=generation.reply_tokens,
         room_tokens=generation.reply_tokens if is_single else generation.completion_tokens,
         target=target,
+        remembered=remembered,
         ablation=make_ablation(
             generation.prompt, None if is_single else generation.tools, mode=generation.mode
         ),
