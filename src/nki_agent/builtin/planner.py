@@ -11,6 +11,7 @@ from nki_agent.builtin.attention import fits
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.chains import plan_both, turn_chains
 from nki_agent.builtin.choices import Choices, Leaving
+from nki_agent.builtin.column_sums import join_sums
 from nki_agent.builtin.convolutions import WindowPlanner
 from nki_agent.builtin.folds import plan_fold
 from nki_agent.builtin.graph import (
@@ -153,7 +154,8 @@ def _plan_groups(
             planned, twins = join_twins(planned, kept=final, chip=chip, choices=choices)
             gone.extend(twins)
             planned = skip_zeros(join_riders(planned, chip=chip, choices=choices))
-            planned = find_mirrors(planned)
+            planned, summed = join_sums(find_mirrors(planned), kept=final, chip=chip)
+            gone.extend(summed)
         return names, planned
 
     names, stages = plan_stages()

@@ -105,6 +105,8 @@ class RowsPrinter:
         self._level(0)
         if self.phases is not None and is_whole:
             self.phases.drain(self.source)
+        if self.plan.sums:
+            self._store_sums()
         for step in self.plan.after:
             column = f"{step.access.tensor}.reshape((PARTITIONS, 1))"
             self.source.add(f"nisa.dma_copy(dst={column}, src={step.src.name})")
@@ -156,6 +158,42 @@ class RowsPrinter:
         self.scope.names.setdefault("num_rows", self.plan.rows)
         if self.plan.total is not None and self.plan.total.is_by_products:
             self._make_identity()
+        if self.plan.sums:
+            self._make_sums()
+
+    def _make_sums(self) -> None:
+        """A PSUM bank for the sums down the columns, and what a product adds to one part of it."""
+        add, own = self.source.add, self.plan.sums[0]
+        sums, marks = own.sums.name, own.marks.name
+        several = "" if len(self.plan.sums) == 1 else f"{len(self.plan.sums)} * "
+        add(f"num_parts = {several}(-(-num_cols // BANK))")
+        self.source.note("Sums down the columns: of each its columns in parts, a partition each.")
+        shape = "(num_parts, min(BANK, num_cols))"
+        add(f"{sums} = nl.ndarray({shape}, dtype=nl.float32, buffer=nl.psum)")
+        dtype = f"nl.{own.marks.dtype.value}"
+        shape = "(PARTITIONS, 2 * num_parts - 1)"
+        add(f"{marks} = nl.ndarray({shape}, dtype={dtype}, buffer=nl.sbuf)")
+        add(f"nisa.memset(dst={marks}, value=0.0)")
+        add(f"nisa.memset(dst={marks}[:, num_parts - 1 : num_parts], value=1.0)")
+        self.steps.take(own.sums)
+        self.steps.take(own.marks)
+
+    def _store_sums(self) -> None:
+        add, own = self.source.add, self.plan.sums[0]
+        tile = f"{own.sums.name}_tile"
+        dtype = f"nl.{own.dtype.value}"
+        add(f"{tile} = nl.ndarray({own.sums.name}.shape, dtype={dtype}, buffer=nl.sbuf)")
+        add(f"nisa.activation(dst={tile}, op=nl.copy, data={own.sums.name})")
+        for number, one in enumerate(self.plan.sums):
+            start = ", start=num_parts // 2" if number else ""
+            with self.source.block(f"for part, c0 in enumerate(range(0, num_cols, BANK){start}):"):
+                add("cols = min(BANK, num_cols - c0)")
+                pace = self.regions.paces(one.target.strides)[-1]
+                terms = [self.scope.size(one.target.offset)] if any(one.target.offset) else []
+                text = access_pattern(
+                    one.target.tensor, [["1", "1"], [pace, "cols"]], [*terms, times("c0", pace)]
+                )
+                add(f"nisa.dma_copy(dst={text}, src={tile}[part : part + 1, :cols])")
 
     def _make_identity(self) -> None:
         """What adds each row of a tile to the same row of a total."""

@@ -217,10 +217,10 @@ def _constants(plan: Plan, source: Source) -> None:
 
 
 def _adds_up(stage: Stage) -> bool:
-    """Whether a pass over rows makes a total by products."""
-    if not isinstance(stage, RowsPlan) or stage.total is None:
+    """Whether a pass over rows makes a total, or sums down its columns, by products."""
+    if not isinstance(stage, RowsPlan):
         return False
-    return stage.total.is_by_products
+    return bool(stage.sums) or (stage.total is not None and stage.total.is_by_products)
 
 
 def is_packed(stage: Stage) -> bool:

@@ -259,6 +259,21 @@ class AddUp:
     src: Tile
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddDown:
+    """What a tile adds to a sum down its columns in PSUM: a product with one column of ones.
+
+    A bank holds several sums, and the columns of each in parts, one in each partition: `marks` are
+    zeros but for a column of ones in their middle, and are cut so that it stands at the part's own.
+    """
+
+    dst: Tile
+    src: Tile
+    marks: Tile
+    number: int
+    """Which sum of the stage."""
+
+
 Step = (
     Load
     | Store
@@ -277,6 +292,7 @@ Step = (
     | Scan
     | Accumulate
     | AddUp
+    | AddDown
 )
 
 
@@ -298,8 +314,8 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
             found = (step.data, step.scalar.operand, step.other)
         case Reduce() | Invert() | AffineSelect():
             found = (step.data,)
-        case Accumulate() | AddUp():
-            found = (step.dst, step.src)
+        case Accumulate() | AddUp() | AddDown():
+            found = (step.dst, step.src, step.marks if isinstance(step, AddDown) else None)
         case CopyWhere():
             found = (step.dst, step.src, step.predicate)
     return tuple(tile for tile in found if isinstance(tile, Tile))
@@ -308,7 +324,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
 def step_writes(step: Step) -> tuple[Tile, ...]:
     """The tiles that a step writes."""
     match step:
-        case Store() | Accumulate() | AddUp():
+        case Store() | Accumulate() | AddUp() | AddDown():
             return ()
         case Activate():
             return (step.dst,) if step.sums is None else (step.dst, step.sums)
