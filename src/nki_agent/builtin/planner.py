@@ -49,6 +49,7 @@ from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
 from nki_agent.builtin.reorders import plan_reorder
 from nki_agent.builtin.riders import join_riders
 from nki_agent.builtin.row_columns import make_once
+from nki_agent.builtin.row_halves import fold_rows
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.sharing import share_values
 from nki_agent.builtin.shortening import SHORT
@@ -155,6 +156,7 @@ def _plan_groups(
             gone.extend(twins)
             planned = skip_zeros(join_riders(planned, chip=chip, choices=choices))
             planned, summed = join_sums(find_mirrors(planned), kept=final, chip=chip)
+            planned = fold_rows(planned, chip=chip)
             gone.extend(summed)
         return names, planned
 

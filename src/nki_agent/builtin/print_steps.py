@@ -328,6 +328,9 @@ class StepPrinter:
         )
 
     def _reduction(self, step: Reduce, level: int) -> str:
+        if step.by_halves:
+            data = self.ref(step.data, level)
+            return f"fold_rows(dst={step.dst.name}, op=nl.{step.op}, data={data})"
         negate = ", negate=True" if step.negate else ""
         axis = 2 if self.is_packed and level == self.row_level else 1
         return (

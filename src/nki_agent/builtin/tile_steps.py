@@ -196,6 +196,8 @@ class Reduce:
     op: str
     data: Tile
     negate: bool = False
+    by_halves: bool = False
+    """Whether halves of the row are compared first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
