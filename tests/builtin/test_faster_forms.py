@@ -49,6 +49,10 @@ FORMS = (
     ),
     (Operator("bits", "(x ^ (x >> 3)) & 255", ((1500, 1000),)), "int32", "buffer=nl.psum"),
     (Operator("largest by halves", "x.amax(1)", ((300, 3001),)), "bfloat16", "fold_rows("),
+    (Operator("copies", "x[:, :, None].expand(-1, -1, 4, -1, -1).reshape(3, 8, 64, 131)",
+              ((3, 2, 64, 131),)), "bfloat16", "writes all copies"),
+    (Operator("copies of what is made", "torch.exp(x + y).expand(5, 400, 251).contiguous()",
+              ((1, 400, 251), (1, 400, 251))), "float32", "writes all copies"),
     (Operator("kept rows", "F.softmax(x, -1)", ((130, 30000),)), "float32", "x_whole[:rows, "),
     (Operator("runs", "x.T @ y", ((900, 30), (900, 70))), "bfloat16", "load_runs("),
     (

@@ -13,6 +13,7 @@ from nki_agent.builtin.chains import plan_both, turn_chains
 from nki_agent.builtin.choices import Choices, Leaving
 from nki_agent.builtin.column_sums import join_sums
 from nki_agent.builtin.convolutions import WindowPlanner
+from nki_agent.builtin.copies import store_copies
 from nki_agent.builtin.folds import plan_fold
 from nki_agent.builtin.graph import (
     ELEMENTWISE,
@@ -156,7 +157,7 @@ def _plan_groups(
             gone.extend(twins)
             planned = skip_zeros(join_riders(planned, chip=chip, choices=choices))
             planned, summed = join_sums(find_mirrors(planned), kept=final, chip=chip)
-            planned = fold_rows(planned, chip=chip)
+            planned = store_copies(fold_rows(planned, chip=chip))
             gone.extend(summed)
         return names, planned
 

@@ -15,6 +15,7 @@ from nki_agent.builtin.regions import Axis, Regions, Window, access_pattern, tim
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import (
     Access,
+    Copies,
     Copy,
     Kind,
     Load,
@@ -295,10 +296,10 @@ class RowsPrinter:
         """Whether what a tile loads is stored, perhaps in another dtype, and that is all."""
         plan = self.plan
         match plan.levels[self.row_level]:
-            case [Load(dst=tile, lookup=None), Store(src=stored)]:
+            case [Load(dst=tile, lookup=None), Store(src=stored, copies=None)]:
                 is_same = tile == stored
-            case [Load(dst=tile, lookup=None), Copy(dst=cast, src=src), Store(src=stored)]:
-                is_same = tile == src and cast == stored
+            case [Load(dst=tile, lookup=None), Copy() as cast, Store(src=stored, copies=None)]:
+                is_same = tile == cast.src and cast.dst == stored
             case _:
                 return False
         return is_same and tile.kind is Kind.FULL and not (plan.total or plan.passes or plan.kept)
@@ -414,6 +415,10 @@ class RowsPrinter:
                 text = self._text_of(step)
                 tile = step.src
                 src = f"{tile.name}[:1]" if tile.kind in (Kind.VECTOR, Kind.ONE) else tile.name
+                if step.copies is not None:
+                    self.source.note("One transfer writes all copies.")
+                    count = self.scope.size(step.copies.count)
+                    src = f"{tile.name}.expand_dim(1).broadcast(1, {count})"
                 self.source.add(f"nisa.dma_copy(dst={text}, src={src})")
             case _:
                 self.steps.print(step, level)
@@ -439,6 +444,8 @@ class RowsPrinter:
     def _text_of(self, step: Load | Store) -> str:
         """What a step reads or writes in HBM; of rows that are looked up, their table."""
         if isinstance(step, Store):
+            if step.copies is not None:
+                return self._flat_region(step.access, step.src, is_store=True, copies=step.copies)
             return self._region(step.access, step.src, is_store=True)
         if step.lookup is None:
             return self._region(step.access, step.dst, is_store=False)
@@ -512,7 +519,9 @@ class RowsPrinter:
             ]
         return access_pattern(access.tensor, pattern, terms)
 
-    def _flat_region(self, access: Access, tile: Tile, *, is_store: bool) -> str:
+    def _flat_region(
+        self, access: Access, tile: Tile, *, is_store: bool, copies: Copies | None = None
+    ) -> str:
         terms = [self.scope.size(access.offset)] if any(access.offset) else []
         steps = self.regions.paces(access.strides)
         for loop, step in zip(self.outer, steps, strict=False):
@@ -523,4 +532,6 @@ class RowsPrinter:
             return access_pattern(access.tensor, pattern, terms)
         pace = steps[-1]
         pattern = [[times("width", pace), "rows"], [pace, "cols"]]
+        if copies is not None:
+            pattern.insert(1, [self.scope.size(copies.stride), self.scope.size(copies.count)])
         return access_pattern(access.tensor, pattern, [*terms, times("start", pace)])

@@ -99,11 +99,21 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """How often a tile is stored, and how far its places lie apart, in elements."""
+
+    count: Size
+    stride: Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
     """SBUF to HBM."""
 
     access: Access
     src: Tile
+    copies: Copies | None = None
+    """Where one transfer stores a flat tile several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
