@@ -47,6 +47,12 @@ FORMS = (
         "float32",
         "buffer=nl.psum",
     ),
+    (Operator("bits", "(x ^ (x >> 3)) & 255", ((1500, 1000),)), "int32", "buffer=nl.psum"),
+    (Operator("largest by halves", "x.amax(1)", ((300, 3001),)), "bfloat16", "fold_rows("),
+    (Operator("copies", "x[:, :, None].expand(-1, -1, 4, -1, -1).reshape(3, 8, 64, 131)",
+              ((3, 2, 64, 131),)), "bfloat16", "writes all copies"),
+    (Operator("copies of what is made", "torch.exp(x + y).expand(5, 400, 251).contiguous()",
+              ((1, 400, 251), (1, 400, 251))), "float32", "writes all copies"),
     (Operator("kept rows", "F.softmax(x, -1)", ((130, 30000),)), "float32", "x_whole[:rows, "),
     (Operator("runs", "x.T @ y", ((900, 30), (900, 70))), "bfloat16", "load_runs("),
     (
@@ -513,3 +519,20 @@ def test_lines_that_are_pooled_with_a_border_are_loaded_in_one_run(
     signatures = [found.program.signatures[n.signature] for n in found.program.instructions()]
     load = next(s.get("dst") for s in signatures if s.op == "dma_copy")
     assert contiguous_elems(load) == load.pattern.free_elems
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "text"),
+    [
+        (Operator("wide", "x.amax(1)", ((300, 3001),)), "float32", "fold_rows("),
+        (Operator("by loads", "F.softmax(x, -1)", ((300, 3001),)), "bfloat16", "fold_rows("),
+    ],
+    ids=lambda value: value.name if isinstance(value, Operator) else "",
+)
+def test_halves_are_left_where_they_save_nothing(
+    operator: Operator, dtype: str, text: str, make_task: MakeTask, solve: Solve
+) -> None:
+    task = make_task(operator.source(dtype))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    assert text not in write_kernel(task, Target.TRN2)

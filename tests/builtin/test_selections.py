@@ -22,6 +22,8 @@ CHOICES = (
     Operator("of choices", "torch.where(x > 0, y, torch.where(y > 0, x * 2, x.exp()))", TWO),
     Operator("of one for both", "(lambda e: torch.where(x > y, e, e * 2))(torch.exp(x))", TWO),
     Operator("of a number", "torch.where(x > 0, 3.0, torch.sigmoid(y))", TWO),
+    Operator("or a number", "torch.where(x > 0, torch.sigmoid(y), 3.0) * x", TWO),
+    Operator("or 0", "(lambda e: torch.where(x > 0, e, 0.0) + e)(torch.exp(y))", TWO),
 )
 
 
@@ -49,3 +51,14 @@ def test_choice_of_what_is_rounded_rounds_both_sides(make_task: MakeTask) -> Non
 def test_choice_leaves_what_is_read_on(make_task: MakeTask) -> None:
     text = write_kernel(make_task(CHOICES[1].source("float32")), Target.TRN2)
     assert "chosen = " in text
+
+
+def test_number_overwrites_what_is_not_chosen_and_nothing_is_filled(make_task: MakeTask) -> None:
+    text = write_kernel(make_task(CHOICES[6].source("float32")), Target.TRN2)
+    assert "src=3.0" in text
+    assert "memset" not in text
+
+
+def test_number_is_filled_in_where_the_other_side_is_read_on(make_task: MakeTask) -> None:
+    text = write_kernel(make_task(CHOICES[7].source("float32")), Target.TRN2)
+    assert "nisa.memset(dst=chosen, value=0.0)" in text

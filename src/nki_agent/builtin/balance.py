@@ -14,6 +14,7 @@ from nki_agent.builtin.choices import Phases
 from nki_agent.builtin.tile_steps import (
     Accumulate,
     Activate,
+    AddDown,
     AddUp,
     AffineSelect,
     Combine,
@@ -78,7 +79,7 @@ class Estimate:
                 return step.engine or self._default(step)
             case Iota() | AffineSelect():
                 return Engine.GPSIMD
-            case AddUp():
+            case AddUp() | AddDown():
                 return Engine.TENSOR
             case Scale() if any(s.op == "power" for s in step.scalars):
                 return Engine.GPSIMD
@@ -140,7 +141,7 @@ class Estimate:
                 return 1.0 / self.chip.vector_half_fast_factor if fast else PAIR
             case Scan():
                 return PAIR
-            case AddUp():
+            case AddUp() | AddDown():
                 # Ones and zeros take half of the passes.
                 share = self.chip.vector_clock_ghz / self.chip.tensor_clock_ghz
                 return self.chip.matmul_fp32_passes / 2 * share

@@ -13,12 +13,14 @@ from itertools import pairwise
 
 from nki_agent.builtin.balance import Estimate, balance, find_cuts
 from nki_agent.builtin.choices import Phases
+from nki_agent.builtin.graph import BITS
 from nki_agent.builtin.pending import fold_columns
 from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.tile_steps import (
     AddUp,
     Combine,
     Kind,
+    Scale,
     ScaleCombine,
     Step,
     Tile,
@@ -190,6 +192,7 @@ class Pacer:
                     found |= dict.fromkeys(
                         t for t in wide if t.dtype is DType.FLOAT32 or self._may_keep(t)
                     )
+                    found |= dict.fromkeys(t for t in wide if _is_only_bits(t, steps))
         return [
             tile
             for tile in found
@@ -285,3 +288,19 @@ def _reads_two(step: Step) -> bool:
 
 def _park(step: Step, tile: Tile) -> Step:
     return with_tiles(step, {tile: replace(tile, in_psum=True)})
+
+
+def _is_only_bits(tile: Tile, steps: Sequence[Step]) -> bool:
+    """Whether every step that touches a tile of whole numbers moves bits: none goes to GpSimd."""
+    touching = [s for s in steps if tile in step_reads(s) or tile in step_writes(s)]
+    return tile.dtype.itemsize == DType.INT32.itemsize and all(map(_moves_bits, touching))
+
+
+def _moves_bits(step: Step) -> bool:
+    match step:
+        case Combine():
+            return step.op in BITS
+        case Scale():
+            return all(scalar.op in BITS for scalar in step.scalars)
+        case _:
+            return False

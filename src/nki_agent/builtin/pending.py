@@ -15,6 +15,7 @@ from nki_agent.builtin.tile_steps import (
     Access,
     Accumulate,
     Activate,
+    AddDown,
     AddUp,
     AffineSelect,
     Combine,
@@ -358,7 +359,7 @@ def _written_to(step: Step, tile: Tile) -> Step:
         case (
             Fill() | Cut() | Iota() | AffineSelect() | Activate() | Scale() | Combine()
             | ScaleCombine() | Reduce() | Invert() | Copy() | CopyWhere() | Scan() | Accumulate()
-            | AddUp()
+            | AddUp() | AddDown()
         ):  # fmt: skip
             return replace(step, dst=tile)
 

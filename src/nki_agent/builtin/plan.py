@@ -68,6 +68,19 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSum:
+    """A sum down the columns of what a pass over rows has in SBUF."""
+
+    target: Access
+    """Over the columns."""
+    dtype: DType
+    sums: Tile
+    """In PSUM, for all sums of the stage."""
+    marks: Tile
+    """As in AddDown, for all sums of the stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowsPlan:
     """One pass over rows: steps by the depth of the loop that they belong to.
 
@@ -108,6 +121,8 @@ class RowsPlan:
     """Where there is one, the last of `outer` is the innermost loop, inside of a tile of rows."""
     once: tuple[Step, ...] = ()
     """Innermost steps that are made once for each tile of rows, behind level 0."""
+    sums: tuple[ColumnSum, ...] = ()
+    """Sums down the columns, over all tiles."""
 
     @property
     def steps(self) -> tuple[Step, ...]:

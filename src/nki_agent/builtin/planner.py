@@ -11,7 +11,9 @@ from nki_agent.builtin.attention import fits
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.chains import plan_both, turn_chains
 from nki_agent.builtin.choices import Choices, Leaving
+from nki_agent.builtin.column_sums import join_sums
 from nki_agent.builtin.convolutions import WindowPlanner
+from nki_agent.builtin.copies import store_copies
 from nki_agent.builtin.folds import plan_fold
 from nki_agent.builtin.graph import (
     ELEMENTWISE,
@@ -48,6 +50,7 @@ from nki_agent.builtin.relayouts import find_relayouts, strides_in_copy
 from nki_agent.builtin.reorders import plan_reorder
 from nki_agent.builtin.riders import join_riders
 from nki_agent.builtin.row_columns import make_once
+from nki_agent.builtin.row_halves import fold_rows
 from nki_agent.builtin.rows import RowsPlanner
 from nki_agent.builtin.sharing import share_values
 from nki_agent.builtin.shortening import SHORT
@@ -153,7 +156,9 @@ def _plan_groups(
             planned, twins = join_twins(planned, kept=final, chip=chip, choices=choices)
             gone.extend(twins)
             planned = skip_zeros(join_riders(planned, chip=chip, choices=choices))
-            planned = find_mirrors(planned)
+            planned, summed = join_sums(find_mirrors(planned), kept=final, chip=chip)
+            planned = store_copies(fold_rows(planned, chip=chip))
+            gone.extend(summed)
         return names, planned
 
     names, stages = plan_stages()

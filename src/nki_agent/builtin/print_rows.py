@@ -15,6 +15,7 @@ from nki_agent.builtin.regions import Axis, Regions, Window, access_pattern, tim
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import (
     Access,
+    Copies,
     Copy,
     Kind,
     Load,
@@ -105,6 +106,8 @@ class RowsPrinter:
         self._level(0)
         if self.phases is not None and is_whole:
             self.phases.drain(self.source)
+        if self.plan.sums:
+            self._store_sums()
         for step in self.plan.after:
             column = f"{step.access.tensor}.reshape((PARTITIONS, 1))"
             self.source.add(f"nisa.dma_copy(dst={column}, src={step.src.name})")
@@ -156,6 +159,42 @@ class RowsPrinter:
         self.scope.names.setdefault("num_rows", self.plan.rows)
         if self.plan.total is not None and self.plan.total.is_by_products:
             self._make_identity()
+        if self.plan.sums:
+            self._make_sums()
+
+    def _make_sums(self) -> None:
+        """A PSUM bank for the sums down the columns, and what a product adds to one part of it."""
+        add, own = self.source.add, self.plan.sums[0]
+        sums, marks = own.sums.name, own.marks.name
+        several = "" if len(self.plan.sums) == 1 else f"{len(self.plan.sums)} * "
+        add(f"num_parts = {several}(-(-num_cols // BANK))")
+        self.source.note("Sums down the columns: of each its columns in parts, a partition each.")
+        shape = "(num_parts, min(BANK, num_cols))"
+        add(f"{sums} = nl.ndarray({shape}, dtype=nl.float32, buffer=nl.psum)")
+        dtype = f"nl.{own.marks.dtype.value}"
+        shape = "(PARTITIONS, 2 * num_parts - 1)"
+        add(f"{marks} = nl.ndarray({shape}, dtype={dtype}, buffer=nl.sbuf)")
+        add(f"nisa.memset(dst={marks}, value=0.0)")
+        add(f"nisa.memset(dst={marks}[:, num_parts - 1 : num_parts], value=1.0)")
+        self.steps.take(own.sums)
+        self.steps.take(own.marks)
+
+    def _store_sums(self) -> None:
+        add, own = self.source.add, self.plan.sums[0]
+        tile = f"{own.sums.name}_tile"
+        dtype = f"nl.{own.dtype.value}"
+        add(f"{tile} = nl.ndarray({own.sums.name}.shape, dtype={dtype}, buffer=nl.sbuf)")
+        add(f"nisa.activation(dst={tile}, op=nl.copy, data={own.sums.name})")
+        for number, one in enumerate(self.plan.sums):
+            start = ", start=num_parts // 2" if number else ""
+            with self.source.block(f"for part, c0 in enumerate(range(0, num_cols, BANK){start}):"):
+                add("cols = min(BANK, num_cols - c0)")
+                pace = self.regions.paces(one.target.strides)[-1]
+                terms = [self.scope.size(one.target.offset)] if any(one.target.offset) else []
+                text = access_pattern(
+                    one.target.tensor, [["1", "1"], [pace, "cols"]], [*terms, times("c0", pace)]
+                )
+                add(f"nisa.dma_copy(dst={text}, src={tile}[part : part + 1, :cols])")
 
     def _make_identity(self) -> None:
         """What adds each row of a tile to the same row of a total."""
@@ -257,10 +296,10 @@ class RowsPrinter:
         """Whether what a tile loads is stored, perhaps in another dtype, and that is all."""
         plan = self.plan
         match plan.levels[self.row_level]:
-            case [Load(dst=tile, lookup=None), Store(src=stored)]:
+            case [Load(dst=tile, lookup=None), Store(src=stored, copies=None)]:
                 is_same = tile == stored
-            case [Load(dst=tile, lookup=None), Copy(dst=cast, src=src), Store(src=stored)]:
-                is_same = tile == src and cast == stored
+            case [Load(dst=tile, lookup=None), Copy() as cast, Store(src=stored, copies=None)]:
+                is_same = tile == cast.src and cast.dst == stored
             case _:
                 return False
         return is_same and tile.kind is Kind.FULL and not (plan.total or plan.passes or plan.kept)
@@ -376,6 +415,10 @@ class RowsPrinter:
                 text = self._text_of(step)
                 tile = step.src
                 src = f"{tile.name}[:1]" if tile.kind in (Kind.VECTOR, Kind.ONE) else tile.name
+                if step.copies is not None:
+                    self.source.note("One transfer writes all copies.")
+                    count = self.scope.size(step.copies.count)
+                    src = f"{tile.name}.expand_dim(1).broadcast(1, {count})"
                 self.source.add(f"nisa.dma_copy(dst={text}, src={src})")
             case _:
                 self.steps.print(step, level)
@@ -401,6 +444,8 @@ class RowsPrinter:
     def _text_of(self, step: Load | Store) -> str:
         """What a step reads or writes in HBM; of rows that are looked up, their table."""
         if isinstance(step, Store):
+            if step.copies is not None:
+                return self._flat_region(step.access, step.src, is_store=True, copies=step.copies)
             return self._region(step.access, step.src, is_store=True)
         if step.lookup is None:
             return self._region(step.access, step.dst, is_store=False)
@@ -474,7 +519,9 @@ class RowsPrinter:
             ]
         return access_pattern(access.tensor, pattern, terms)
 
-    def _flat_region(self, access: Access, tile: Tile, *, is_store: bool) -> str:
+    def _flat_region(
+        self, access: Access, tile: Tile, *, is_store: bool, copies: Copies | None = None
+    ) -> str:
         terms = [self.scope.size(access.offset)] if any(access.offset) else []
         steps = self.regions.paces(access.strides)
         for loop, step in zip(self.outer, steps, strict=False):
@@ -485,4 +532,6 @@ class RowsPrinter:
             return access_pattern(access.tensor, pattern, terms)
         pace = steps[-1]
         pattern = [[times("width", pace), "rows"], [pace, "cols"]]
+        if copies is not None:
+            pattern.insert(1, [self.scope.size(copies.stride), self.scope.size(copies.count)])
         return access_pattern(access.tensor, pattern, [*terms, times("start", pace)])

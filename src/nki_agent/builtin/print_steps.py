@@ -12,6 +12,7 @@ from nki_agent.builtin.tile_steps import (
     Access,
     Accumulate,
     Activate,
+    AddDown,
     AddUp,
     AffineSelect,
     Combine,
@@ -175,6 +176,9 @@ class StepPrinter:
         if isinstance(step, AddUp):
             self._add_up(step, level)
             return
+        if isinstance(step, AddDown):
+            self._add_down(step, level)
+            return
         for tile in step_writes(step):
             self.allocate(tile)
         if isinstance(step, Scan) and step.is_before:
@@ -213,9 +217,22 @@ class StepPrinter:
                 f" moving={self.ref(step.src, level)}[:, c0:end], is_stationary_onezero=True)"
             )
 
+    def _add_down(self, step: AddDown, level: int) -> None:
+        """One product for each bank of the columns, to a partition of its own."""
+        sums, parts = step.dst.name, f"range(0, {self.cols}, BANK)"
+        start = f", start={sums}.shape[0] // 2" if step.number else ""
+        with self.source.block(f"for part, c0 in enumerate({parts}{start}):"):
+            self.source.add(f"end = min(c0 + BANK, {self.cols})")
+            self.source.add(f"first = {sums}.shape[0] - 1 - part")
+            self.source.add(
+                f"nisa.nc_matmul(dst={sums}[:, : end - c0],"
+                f" stationary={step.marks.name}[:rows, first : first + {sums}.shape[0]],"
+                f" moving={self.ref(step.src, level)}[:, c0:end], is_stationary_onezero=True)"
+            )
+
     def _call(self, step: Step, level: int) -> str:
         match step:
-            case Load() | Store() | Cut() | AddUp():
+            case Load() | Store() | Cut() | AddUp() | AddDown():
                 raise AssertionError("printed by the stage")
             case Activate():
                 return self._activation(step, level)
@@ -311,6 +328,9 @@ class StepPrinter:
         )
 
     def _reduction(self, step: Reduce, level: int) -> str:
+        if step.by_halves:
+            data = self.ref(step.data, level)
+            return f"fold_rows(dst={step.dst.name}, op=nl.{step.op}, data={data})"
         negate = ", negate=True" if step.negate else ""
         axis = 2 if self.is_packed and level == self.row_level else 1
         return (
@@ -371,6 +391,8 @@ def _engine(engine: Engine | None) -> str:
 
 def _comment(step: Step) -> str:
     match step:
+        case AddDown():
+            return "The Tensor Engine, which has time, adds up the columns."
         case Activate(function="sin"):
             return "The table of sin ends at +-pi; the clamp catches the last rounding."
         case Reduce(negate=True):

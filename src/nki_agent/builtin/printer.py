@@ -72,6 +72,7 @@ from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.print_turned_attention import TurnedAttentionPrinter
 from nki_agent.builtin.reorder_plan import ReorderPlan
 from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
+from nki_agent.builtin.row_halves import FOLD_ROWS, has_halves
 from nki_agent.builtin.shared_functions import SharedFunctions
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.small_product_plan import SmallProductPlan
@@ -206,21 +207,24 @@ def _constants(plan: Plan, source: Source) -> None:
     helpers += [RANK] * (False in ranks) + [SORT] * (True in ranks) + [FIND] * finds
     if any(isinstance(s, RankPlan) and s.group > 1 for s in plan.stages):
         helpers.append(RANK_GROUPS)
-    if any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages):
-        helpers.append(FLAT_HELPER)
-    if any(is_packed(s) for s in plan.stages):
-        helpers.append(PACKED_HELPER)
-    for helper in helpers:
+    for helper in (*helpers, *_row_helpers(plan)):
         source.add()
         source.add()
         source.lines.extend(helper.rstrip().splitlines())
 
 
+def _row_helpers(plan: Plan) -> list[str]:
+    """What passes over rows call."""
+    helpers = [FOLD_ROWS] * any(has_halves(s) for s in plan.stages)
+    helpers += [FLAT_HELPER] * any(isinstance(s, RowsPlan) and s.is_flat for s in plan.stages)
+    return helpers + [PACKED_HELPER] * any(is_packed(s) for s in plan.stages)
+
+
 def _adds_up(stage: Stage) -> bool:
-    """Whether a pass over rows makes a total by products."""
-    if not isinstance(stage, RowsPlan) or stage.total is None:
+    """Whether a pass over rows makes a total, or sums down its columns, by products."""
+    if not isinstance(stage, RowsPlan):
         return False
-    return stage.total.is_by_products
+    return bool(stage.sums) or (stage.total is not None and stage.total.is_by_products)
 
 
 def is_packed(stage: Stage) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nki_agent.builtin.shortening import ROUNDED, with_tiles
-from nki_agent.builtin.tile_steps import Copy, CopyWhere, Step, Tile, step_reads, step_writes
+from nki_agent.builtin.tile_steps import Copy, CopyWhere, Fill, Step, Tile, step_reads, step_writes
 from nki_agent.isa.dtype import DType
 
 SHORT = (DType.BFLOAT16, DType.FLOAT16)
@@ -20,6 +20,12 @@ SHORT = (DType.BFLOAT16, DType.FLOAT16)
 def choose_in_place(levels: Sequence[Sequence[Step]]) -> list[list[Step]]:
     """The same steps with no copy in front of a choice, and no rounding behind it."""
     found = [list(level) for level in levels]
+    for number, level in enumerate(found):
+        for choice in [s for s in level if isinstance(s, CopyWhere)]:
+            fewer = _overwrite_others(found, level, choice)
+            if fewer is not None:
+                found[number] = fewer
+                return choose_in_place(found)
     for change in (_overwrite, _round_before):
         for number, level in enumerate(found):
             for step in [s for s in level if isinstance(s, Copy) and s.engine is None]:
@@ -32,6 +38,26 @@ def choose_in_place(levels: Sequence[Sequence[Step]]) -> list[list[Step]]:
 
 def _with(levels: Sequence[Sequence[Step]], new: Mapping[Tile, Tile]) -> list[list[Step]]:
     return [[with_tiles(step, new) for step in level] for level in levels]
+
+
+def _overwrite_others(
+    levels: Sequence[Sequence[Step]], level: Sequence[Step], choice: CopyWhere
+) -> list[Step] | None:
+    """What is chosen from takes the number where it is not chosen: nothing is filled first."""
+    dst, src = choice.dst, choice.src
+    fills = [s for s in level if isinstance(s, Fill) and s.dst == dst]
+    if len(fills) != 1 or not isinstance(src, Tile) or choice.is_reversed:
+        return None
+    steps = [s for each in levels for s in each]
+    makers = [s for s in steps if src in step_writes(s)]
+    is_own = len(makers) == 1 and makers[0] in level and isinstance(makers[0], ROUNDED)
+    is_read = any(src in step_reads(s) for s in steps if s is not choice)
+    is_whole = sum(dst in step_writes(s) for s in steps) == len((fills[0], choice))
+    if not is_own or is_read or not is_whole or replace(src, name=dst.name) != dst:
+        return None
+    others = replace(choice, src=fills[0].value, is_reversed=True)
+    left = [others if s is choice else s for s in level if s is not fills[0]]
+    return [with_tiles(s, {src: dst}) for s in left]
 
 
 def _overwrite(

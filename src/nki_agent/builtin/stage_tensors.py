@@ -102,6 +102,7 @@ def stage_writes(stage: Stage) -> list[str]:
         case RowsPlan():
             found = [s.access.tensor for s in stage.steps if isinstance(s, Store)]
             found += [] if stage.total is None else [stage.total.target.tensor]
+            found += [own.target.tensor for own in stage.sums]
         case MatmulPlan() | SmallProductPlan() | ConvolutionPlan() | PoolPlan():
             tail = stage.tail if isinstance(stage, MatmulPlan) else None
             levels = [*stage.levels, *(() if tail is None else tail.levels)]

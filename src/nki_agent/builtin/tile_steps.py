@@ -99,11 +99,21 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """How often a tile is stored, and how far its places lie apart, in elements."""
+
+    count: Size
+    stride: Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
     """SBUF to HBM."""
 
     access: Access
     src: Tile
+    copies: Copies | None = None
+    """Where one transfer stores a flat tile several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +206,8 @@ class Reduce:
     op: str
     data: Tile
     negate: bool = False
+    by_halves: bool = False
+    """Whether halves of the row are compared first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +271,21 @@ class AddUp:
     src: Tile
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddDown:
+    """What a tile adds to a sum down its columns in PSUM: a product with one column of ones.
+
+    A bank holds several sums, and the columns of each in parts, one in each partition: `marks` are
+    zeros but for a column of ones in their middle, and are cut so that it stands at the part's own.
+    """
+
+    dst: Tile
+    src: Tile
+    marks: Tile
+    number: int
+    """Which sum of the stage."""
+
+
 Step = (
     Load
     | Store
@@ -277,6 +304,7 @@ Step = (
     | Scan
     | Accumulate
     | AddUp
+    | AddDown
 )
 
 
@@ -298,8 +326,8 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
             found = (step.data, step.scalar.operand, step.other)
         case Reduce() | Invert() | AffineSelect():
             found = (step.data,)
-        case Accumulate() | AddUp():
-            found = (step.dst, step.src)
+        case Accumulate() | AddUp() | AddDown():
+            found = (step.dst, step.src, step.marks if isinstance(step, AddDown) else None)
         case CopyWhere():
             found = (step.dst, step.src, step.predicate)
     return tuple(tile for tile in found if isinstance(tile, Tile))
@@ -308,7 +336,7 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
 def step_writes(step: Step) -> tuple[Tile, ...]:
     """The tiles that a step writes."""
     match step:
-        case Store() | Accumulate() | AddUp():
+        case Store() | Accumulate() | AddUp() | AddDown():
             return ()
         case Activate():
             return (step.dst,) if step.sums is None else (step.dst, step.sums)
