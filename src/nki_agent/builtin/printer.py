@@ -36,6 +36,7 @@ from nki_agent.builtin.print_bags import BagPrinter
 from nki_agent.builtin.print_chain import ChainPrinter, chain_helpers
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_counts import CountPrinter, counts_alone
+from nki_agent.builtin.print_delta_rule import DeltaRulePrinter, delta_rule_helpers
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
 from nki_agent.builtin.print_lanes import LanesPrinter
@@ -71,7 +72,7 @@ from nki_agent.builtin.print_small_products import SmallProductPrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.print_turned_attention import TurnedAttentionPrinter
 from nki_agent.builtin.reorder_plan import ReorderPlan
-from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
+from nki_agent.builtin.resident_plan import DeltaRulePlan, ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.shared_functions import SharedFunctions
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.small_product_plan import SmallProductPlan
@@ -83,7 +84,7 @@ from nki_agent.builtin.window_text import window_helpers
 WITH_PSUM = (
     *(MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan),
     *(PickPlan, ResidentPlan, ChainPlan, SmallProductPlan),
-    SmallAttentionPlan,
+    *(SmallAttentionPlan, DeltaRulePlan),
 )
 """Stages whose text speaks of PSUM banks."""
 
@@ -202,6 +203,7 @@ def _constants(plan: Plan, source: Source) -> None:
         + chain_helpers(plan)
         + resident_helpers(plan)
         + resident_rows_helpers(plan)
+        + delta_rule_helpers(plan)
     )
     helpers += [RANK] * (False in ranks) + [SORT] * (True in ranks) + [FIND] * finds
     if any(isinstance(s, RankPlan) and s.group > 1 for s in plan.stages):
@@ -301,6 +303,7 @@ def _plain_stage(
     | ReorderPlan
     | ResidentPlan
     | ResidentRowsPlan
+    | DeltaRulePlan
     | ByIndexPlan,
     source: Source,
     scope: Scope,
@@ -317,6 +320,8 @@ def _plain_stage(
             ResidentPrinter(stage, source, scope).print()
         case ResidentRowsPlan():
             ResidentRowsPrinter(stage, source, scope).print()
+        case DeltaRulePlan():
+            DeltaRulePrinter(stage, source, scope).print()
         case _:
             _by_index(stage, source, scope)
 

@@ -127,8 +127,33 @@ class ResidentRowsPlan:
     step: tuple[Step, ...]
 
 
-def accesses_read(plan: ResidentPlan | ResidentRowsPlan) -> list[Access]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaRulePlan:
+    """All steps of a loop that corrects a state of `rows` times `cols` a head by the delta rule.
+
+    Accesses are over steps, outer loops, heads, and the rows or columns of the state; decay and
+    share, which may be missing, have one number a head.
+    """
+
+    title: str
+    steps: Size
+    outer: tuple[Size, ...]
+    heads: Size
+    rows: Size
+    cols: Size
+    key: Access
+    query: Access
+    value: Access
+    decay: Access | None
+    share: Access | None
+    out: Access
+
+
+def accesses_read(plan: ResidentPlan | ResidentRowsPlan | DeltaRulePlan) -> list[Access]:
     """What such a stage reads from HBM, in order of first use."""
+    if isinstance(plan, DeltaRulePlan):
+        sides = (plan.key, plan.query, plan.value, plan.share, plan.decay)
+        return [access for access in sides if access is not None]
     if isinstance(plan, ResidentRowsPlan):
         operands = [operand.access for operand in plan.inputs]
         return [*operands, *(state.initial for state in plan.states)]
