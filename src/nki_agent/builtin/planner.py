@@ -447,6 +447,9 @@ def _plan_rows(
         planner = LookupPlanner
     elif group.fold is not None:
         planner = TotalPlanner
+        total = TotalPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+        if (decayed := total.plan_sum()) is not None:
+            return decayed
     elif reorder := plan_reorder(captured, group, buffers=names, chip=chip):
         return reorder
     plan = planner(captured, group, buffers=names, outputs=outputs, chip=chip).plan(choices)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from nki_agent.builtin.delta_rule_text import HELPERS
-from nki_agent.builtin.plan import Plan
+from nki_agent.builtin.print_decayed_sum import list_constants
 from nki_agent.builtin.print_rows import OUTER_NAMES
 from nki_agent.builtin.regions import Axis, Regions, access_pattern, times
 from nki_agent.builtin.resident_plan import DeltaRulePlan
@@ -14,11 +13,6 @@ from nki_agent.builtin.tile_steps import Access, Size
 
 GROUPS = 2
 """Groups of heads that take turns; each holds its tiles in SBUF."""
-
-
-def delta_rule_helpers(plan: Plan) -> list[str]:
-    """The helper functions that such stages of a plan call."""
-    return list(HELPERS) if any(isinstance(s, DeltaRulePlan) for s in plan.stages) else []
 
 
 class DeltaRulePrinter:
@@ -38,7 +32,8 @@ class DeltaRulePrinter:
         sizes |= {"num_rows": plan.rows, "num_cols": plan.cols}
         for name, size in sizes.items():
             add(f"{name} = {self.scope.size(size)}")
-        self._constants()
+        list_constants(self.source)
+        add("halves = list_halves(num_steps)")
         self.source.note("Heads of which one PSUM bank holds every product.")
         add("each = BANK // max(PARTITIONS, num_rows)")
         with contextlib.ExitStack() as loops:
@@ -51,17 +46,6 @@ class DeltaRulePrinter:
             loops.enter_context(self.source.block("for t0 in range(0, num_steps, PARTITIONS):"))
             add("rows = min(PARTITIONS, num_steps - t0)")
             self._tile()
-
-    def _constants(self) -> None:
-        add, shape = self.source.add, "(PARTITIONS, PARTITIONS)"
-        for name in ("ones", "identity"):
-            add(f"{name} = nl.ndarray({shape}, dtype=nl.float32, buffer=nl.sbuf)")
-            add(f"nisa.memset(dst={name}, value=1.0)")
-        add(
-            "nisa.affine_select(dst=identity, pattern=[[-1, PARTITIONS]], channel_multiplier=1,"
-            " on_true_tile=identity, on_false_value=0.0, cmp_op=nl.equal)"
-        )
-        add("halves = list_halves(num_steps)")
 
     def _tile(self) -> None:
         """One tile of steps of the heads that take turns."""

@@ -149,8 +149,37 @@ class DeltaRulePlan:
     out: Access
 
 
-def accesses_read(plan: ResidentPlan | ResidentRowsPlan | DeltaRulePlan) -> list[Access]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecayedSumPlan:
+    """What all steps read of a state of `keys` times `values` a head that decays along its keys.
+
+    Accesses are over outer loops, heads, keys or values, and steps. `bonus`, which has no steps,
+    is what a step's own part is read with beside the state that it finds; without one, each step
+    reads the state that it leaves.
+    """
+
+    title: str
+    outer: tuple[Size, ...]
+    heads: Size
+    keys: Size
+    values: Size
+    steps: Size
+    key: Access
+    read: Access
+    decay: Access
+    value: Access
+    bonus: Access | None
+    out: Access
+
+
+Resident = ResidentPlan | ResidentRowsPlan | DeltaRulePlan | DecayedSumPlan
+
+
+def accesses_read(plan: Resident) -> list[Access]:
     """What such a stage reads from HBM, in order of first use."""
+    if isinstance(plan, DecayedSumPlan):
+        operands = [plan.key, plan.read, plan.decay, plan.value]
+        return [*operands, *(() if plan.bonus is None else (plan.bonus,))]
     if isinstance(plan, DeltaRulePlan):
         sides = (plan.key, plan.query, plan.value, plan.share, plan.decay)
         return [access for access in sides if access is not None]

@@ -23,6 +23,7 @@ from nki_agent.builtin.plan import (
 )
 from nki_agent.builtin.reorder_plan import ReorderPlan
 from nki_agent.builtin.resident_plan import (
+    DecayedSumPlan,
     DeltaRulePlan,
     ResidentPlan,
     ResidentRowsPlan,
@@ -61,7 +62,7 @@ def stage_reads(stage: Stage) -> list[str]:
             ]
         case SmallAttentionPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded([stage.shared])]
-        case ResidentPlan() | ResidentRowsPlan() | DeltaRulePlan():
+        case ResidentPlan() | ResidentRowsPlan() | DeltaRulePlan() | DecayedSumPlan():
             found = [access.tensor for access in accesses_read(stage)]
         case _:
             found = [matrix.tensor for matrix in _read_by_index(stage)]
