@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from nki_agent.builtin.capture import Captured
+from nki_agent.builtin.delta_rule import find_delta_rule, plan_delta_rule
 from nki_agent.builtin.graph import Graph, Op
 from nki_agent.builtin.plan import Stored
 from nki_agent.builtin.resident import find_resident, plan_resident
-from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
+from nki_agent.builtin.resident_plan import DeltaRulePlan, ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.resident_rows import find_row_loop, plan_row_loop
 from nki_agent.builtin.stages import Group, StageKind
 from nki_agent.builtin.turns import order_turn
@@ -33,6 +34,10 @@ def keep_loops(captured: Captured, groups: Sequence[Group], chip: ChipSpec) -> l
         if find_resident(captured, nodes, chip) or find_row_loop(captured, nodes, chip):
             found[found.index(own[0])] = Group(StageKind.RESIDENT, nodes)
             found = [group for group in found if group not in own]
+            # A state that starts from zero and stays on chip needs no row in HBM.
+            rule = find_delta_rule(captured, nodes, chip)
+            first = () if rule is None else rule.history.inputs[:1]
+            found = [group for group in found if group.nodes != first]
     return _pair_up(captured, found, chip)
 
 
@@ -89,12 +94,15 @@ def plan_loop(
     buffers: Mapping[int, Stored],
     outputs: Sequence[int],
     chip: ChipSpec,
-) -> ResidentPlan | ResidentRowsPlan:
+) -> ResidentPlan | ResidentRowsPlan | DeltaRulePlan:
     """Plan one stage that `keep_loops` made."""
     loops: dict[int, list[int]] = {}
     for node in group.nodes:
         loops.setdefault(captured.graph[node].loop, []).append(node)
     if len(loops) == 1:
+        rule = find_delta_rule(captured, group.nodes, chip)
+        if rule is not None:
+            return plan_delta_rule(captured, rule, buffers=buffers)
         rows = plan_row_loop(captured, group.nodes, buffers=buffers, outputs=outputs, chip=chip)
         if rows is not None:
             return rows

@@ -13,7 +13,7 @@ from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
 from nki_agent.builtin.reorder_plan import ReorderPlan
-from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
+from nki_agent.builtin.resident_plan import Resident
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.tile_steps import Access, Load, Number, Size, Step, Store, Tile
@@ -539,8 +539,7 @@ Stage = (
     | SmallProductPlan
     | ReorderPlan
     | SmallAttentionPlan
-    | ResidentPlan
-    | ResidentRowsPlan
+    | Resident
     | ByIndexPlan
 )
 

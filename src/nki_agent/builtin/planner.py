@@ -56,6 +56,7 @@ from nki_agent.builtin.sharing import share_values
 from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
+from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.builtin.symmetry import find_mirrors
 from nki_agent.builtin.total_rows import TotalPlanner
@@ -165,12 +166,14 @@ def _plan_groups(
     if inside := [] if loops else find_in_place(stages, new):
         new |= {name: name for name in inside}
         names, stages = plan_stages()
+    touched = {name for s in stages for name in (*stage_reads(s), *stage_writes(s))}
+    touched |= {*result_names, *new.values()}
     return Plan(
         arguments=arguments,
         buffers=tuple(
             replace(b, is_result=b.name in result_names)
             for b in _buffers(captured, groups, names, relaid)
-            if b.name not in {*own, *gone}
+            if b.name not in {*own, *gone} and b.name in touched
         ),
         results=result_names,
         updates=tuple((name, made) for name, made in new.items() if name != made),
@@ -449,6 +452,9 @@ def _plan_rows(
         planner = LookupPlanner
     elif group.fold is not None:
         planner = TotalPlanner
+        total = TotalPlanner(captured, group, buffers=names, outputs=outputs, chip=chip)
+        if (decayed := total.plan_sum()) is not None:
+            return decayed
     elif reorder := plan_reorder(captured, group, buffers=names, chip=chip):
         return reorder
     plan = planner(captured, group, buffers=names, outputs=outputs, chip=chip).plan(choices)

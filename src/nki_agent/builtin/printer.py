@@ -36,6 +36,8 @@ from nki_agent.builtin.print_bags import BagPrinter
 from nki_agent.builtin.print_chain import ChainPrinter, chain_helpers
 from nki_agent.builtin.print_convolution import ConvolutionPrinter
 from nki_agent.builtin.print_counts import CountPrinter, counts_alone
+from nki_agent.builtin.print_decayed_sum import DecayedSumPrinter, product_run_helpers
+from nki_agent.builtin.print_delta_rule import DeltaRulePrinter
 from nki_agent.builtin.print_depthwise import DepthwisePrinter
 from nki_agent.builtin.print_folds import FoldPrinter, fold_helpers
 from nki_agent.builtin.print_lanes import LanesPrinter
@@ -71,7 +73,13 @@ from nki_agent.builtin.print_small_products import SmallProductPrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.print_turned_attention import TurnedAttentionPrinter
 from nki_agent.builtin.reorder_plan import ReorderPlan
-from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan
+from nki_agent.builtin.resident_plan import (
+    DecayedSumPlan,
+    DeltaRulePlan,
+    Resident,
+    ResidentPlan,
+    ResidentRowsPlan,
+)
 from nki_agent.builtin.row_halves import FOLD_ROWS, has_halves
 from nki_agent.builtin.shared_functions import SharedFunctions
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
@@ -84,7 +92,7 @@ from nki_agent.builtin.window_text import window_helpers
 WITH_PSUM = (
     *(MatmulPlan, AttentionPlan, TransposePlan, FoldPlan, ConvolutionPlan),
     *(PickPlan, ResidentPlan, ChainPlan, SmallProductPlan),
-    SmallAttentionPlan,
+    *(SmallAttentionPlan, DeltaRulePlan, DecayedSumPlan),
 )
 """Stages whose text speaks of PSUM banks."""
 
@@ -203,6 +211,7 @@ def _constants(plan: Plan, source: Source) -> None:
         + chain_helpers(plan)
         + resident_helpers(plan)
         + resident_rows_helpers(plan)
+        + product_run_helpers(plan)
     )
     helpers += [RANK] * (False in ranks) + [SORT] * (True in ranks) + [FIND] * finds
     if any(isinstance(s, RankPlan) and s.group > 1 for s in plan.stages):
@@ -300,12 +309,7 @@ def _matmul_printer(plan: MatmulPlan) -> type[MatmulPrinter]:
 
 
 def _plain_stage(
-    stage: PoolPlan
-    | SmallProductPlan
-    | ReorderPlan
-    | ResidentPlan
-    | ResidentRowsPlan
-    | ByIndexPlan,
+    stage: PoolPlan | SmallProductPlan | ReorderPlan | Resident | ByIndexPlan,
     source: Source,
     scope: Scope,
 ) -> None:
@@ -321,6 +325,10 @@ def _plain_stage(
             ResidentPrinter(stage, source, scope).print()
         case ResidentRowsPlan():
             ResidentRowsPrinter(stage, source, scope).print()
+        case DeltaRulePlan():
+            DeltaRulePrinter(stage, source, scope).print()
+        case DecayedSumPlan():
+            DecayedSumPrinter(stage, source, scope).print()
         case _:
             _by_index(stage, source, scope)
 

@@ -127,8 +127,62 @@ class ResidentRowsPlan:
     step: tuple[Step, ...]
 
 
-def accesses_read(plan: ResidentPlan | ResidentRowsPlan) -> list[Access]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaRulePlan:
+    """All steps of a loop that corrects a state of `rows` times `cols` a head by the delta rule.
+
+    Accesses are over steps, outer loops, heads, and the rows or columns of the state; decay and
+    share, which may be missing, have one number a head.
+    """
+
+    title: str
+    steps: Size
+    outer: tuple[Size, ...]
+    heads: Size
+    rows: Size
+    cols: Size
+    key: Access
+    query: Access
+    value: Access
+    decay: Access | None
+    share: Access | None
+    out: Access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecayedSumPlan:
+    """What all steps read of a state of `keys` times `values` a head that decays along its keys.
+
+    Accesses are over outer loops, heads, keys or values, and steps. `bonus`, which has no steps,
+    is what a step's own part is read with beside the state that it finds; without one, each step
+    reads the state that it leaves.
+    """
+
+    title: str
+    outer: tuple[Size, ...]
+    heads: Size
+    keys: Size
+    values: Size
+    steps: Size
+    key: Access
+    read: Access
+    decay: Access
+    value: Access
+    bonus: Access | None
+    out: Access
+
+
+Resident = ResidentPlan | ResidentRowsPlan | DeltaRulePlan | DecayedSumPlan
+
+
+def accesses_read(plan: Resident) -> list[Access]:
     """What such a stage reads from HBM, in order of first use."""
+    if isinstance(plan, DecayedSumPlan):
+        operands = [plan.key, plan.read, plan.decay, plan.value]
+        return [*operands, *(() if plan.bonus is None else (plan.bonus,))]
+    if isinstance(plan, DeltaRulePlan):
+        sides = (plan.key, plan.query, plan.value, plan.share, plan.decay)
+        return [access for access in sides if access is not None]
     if isinstance(plan, ResidentRowsPlan):
         operands = [operand.access for operand in plan.inputs]
         return [*operands, *(state.initial for state in plan.states)]

@@ -191,13 +191,17 @@ class ResidentRowsPlanner:
         before: dict[str, Tile] = {}
         inputs: list[RowOperand] = []
         for source in loop.operands:
+            base = self.graph.base(source)
+            if base.op is Op.STATE and base.name in before:
+                lowering.bind(source, before[base.name])
+                continue
             known = next((o for o in inputs if o.access == self._access(source)), None)
             if known is not None:
                 lowering.bind(source, known.tile)
                 continue
             operand = self._operand(source)
-            if self.graph.base(source).op is Op.STATE:
-                before[self.graph.base(source).name] = operand.tile
+            if base.op is Op.STATE:
+                before[base.name] = operand.tile
             else:
                 inputs.append(operand)
         for node in loop.nodes:

@@ -22,7 +22,13 @@ from nki_agent.builtin.plan import (
     TransposePlan,
 )
 from nki_agent.builtin.reorder_plan import ReorderPlan
-from nki_agent.builtin.resident_plan import ResidentPlan, ResidentRowsPlan, accesses_read
+from nki_agent.builtin.resident_plan import (
+    DecayedSumPlan,
+    DeltaRulePlan,
+    ResidentPlan,
+    ResidentRowsPlan,
+    accesses_read,
+)
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.tile_steps import Load, Step, Store
@@ -56,7 +62,7 @@ def stage_reads(stage: Stage) -> list[str]:
             ]
         case SmallAttentionPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded([stage.shared])]
-        case ResidentPlan() | ResidentRowsPlan():
+        case ResidentPlan() | ResidentRowsPlan() | DeltaRulePlan() | DecayedSumPlan():
             found = [access.tensor for access in accesses_read(stage)]
         case _:
             found = [matrix.tensor for matrix in _read_by_index(stage)]

@@ -13,9 +13,11 @@ from dataclasses import replace
 from nki_agent.builtin.align import group_size
 from nki_agent.builtin.balance import Estimate
 from nki_agent.builtin.choices import Choices
+from nki_agent.builtin.decayed_sums import find_decayed_sum, is_float32, plan_decayed_sum
 from nki_agent.builtin.graph import Op
 from nki_agent.builtin.lower import Lowering
 from nki_agent.builtin.plan import RowsPlan, Total
+from nki_agent.builtin.resident_plan import DecayedSumPlan
 from nki_agent.builtin.row_bytes import bytes_of
 from nki_agent.builtin.row_space import Space
 from nki_agent.builtin.rows import RowsPlanner
@@ -27,6 +29,23 @@ class TotalPlanner(RowsPlanner):
     """Plans one group of nodes of which the last adds up over a loop."""
 
     is_over_rows = False
+
+    def plan_sum(self) -> DecayedSumPlan | None:
+        """The pass as a sum of a decaying state that products make; None if it is another."""
+        assert self.fold is not None
+        found = find_decayed_sum(self.graph, self.group.nodes, self.fold)
+        if found is None or self.outputs or not is_float32(self.graph, found):
+            return None
+        space = self._space()
+        accesses = {
+            source: self._access(space, self.buffers[base].name, self.walks(source, axes))
+            for source, axes in self.operands.items()
+            if (base := self.graph.base(source).id) in self.buffers
+        }
+        sizes = [group_size(group, space.sizes) for group in space.groups]
+        walks = total_walks(self.captured, self.alignments, self.fold, self.buffers)
+        out = self._access(space, self.buffers[self.fold].name, walks)
+        return plan_decayed_sum(found, accesses, sizes=sizes, out=out, chip=self.chip)
 
     def plan(self, choices: Choices) -> RowsPlan:
         """Plan the stage.
