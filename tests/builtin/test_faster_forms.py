@@ -348,8 +348,8 @@ TAKEN = """
 import torch
 
 SHAPES = {"dev": {"T": 2500}, "odd": {"T": 777}}
-INPUTS = {"table": "float32[90, 70]", "places": "int32[T] index(90)"}
-OUTPUTS = {"rows": "float32[T, 70]"}
+INPUTS = {"table": "float16[90, 70]", "places": "int32[T] index(90)"}
+OUTPUTS = {"rows": "float16[T, 70]"}
 
 
 def reference(table, places):

@@ -26,6 +26,7 @@ from nki_agent.builtin.graph import (
     contiguous_strides,
     is_position_mask,
 )
+from nki_agent.builtin.log_sums import simplify_log_sums
 from nki_agent.builtin.matching import find_folds
 from nki_agent.builtin.probes import make_probes
 from nki_agent.builtin.pruning import prune
@@ -143,7 +144,9 @@ def capture_shapes(
 
 def make_captured(graphs: list[Graph]) -> Captured:
     """Check that the graphs are the same but for sizes, and prepare them for planning."""
-    apart = sink_all([take_apart(cast_early(join_scores(graph))) for graph in graphs])
+    apart = sink_all(
+        [take_apart(cast_early(join_scores(simplify_log_sums(graph)))) for graph in graphs]
+    )
     ready = [own_masks(store_transposed(graph)) for graph in apart]
     first = ready[0]
     for other in ready[1:]:

@@ -30,6 +30,14 @@ TURN_US = 6.0
 the time that their bytes take."""
 NAMED_US = 0.9
 """GpSimd's time for the descriptors of a tile whose rows are named by indices."""
+TURNED_US = 0.15
+"""A tile of 128 rows and columns that is turned in float32."""
+TURNED_GAIN_MIN = 0.2
+"""Part of the time that a turned table has to save: it takes half of SBUF."""
+TURNED_COLS_MAX = 512
+"""Rows that one PSUM bank holds."""
+PLACES_MAX = 65536
+"""Rows of a table whose places have 16 bits."""
 SUMS_MAX = 4
 """Partial results at most: with more the transfers themselves take longest."""
 PASS_US = 0.15
@@ -110,7 +118,7 @@ class _Planner:
         return self.matrix(node_id, cols)
 
     # -- stages -----------------------------------------------------------------------------------
-    def take(self) -> PickPlan:
+    def take(self, chip: ChipSpec) -> PickPlan:
         """Rows of a table, or elements of each row."""
         table, index = self.node.inputs
         ones = (1,) * len(self.captured.graphs)
@@ -120,6 +128,7 @@ class _Planner:
         else:
             cols = self.last(index)
             found = self.matrix(table, self.last(table)), self.matrix(index, cols)
+        takes_rows = self.node.function == "take_rows"
         return PickPlan(
             title=self.title,
             function=self.node.function,
@@ -127,6 +136,7 @@ class _Planner:
             index=found[1],
             rows=None,
             out=self.matrix(self.node.id, cols),
+            is_turned=takes_rows and is_turning_faster(found[0], self.elems(index), chip),
         )
 
     def change(self, chip: ChipSpec) -> PickPlan:
@@ -153,13 +163,15 @@ class _Planner:
             return replace(plan, is_one_hot=True)
         return replace(plan, num_sums=_count_sums(plan, chip))
 
-    def bag(self) -> BagPlan:
+    def bag(self, chip: ChipSpec) -> BagPlan:
         """Weighted sums of rows that indices name."""
         table, index, weight = self.node.inputs
         cols, size = self.last(self.node.id), self.bag_size(index)
+        rows = self.matrix(table, cols)
         return BagPlan(
             title=self.title,
-            table=self.matrix(table, cols),
+            is_turned=is_turning_faster(rows, self.elems(index), chip),
+            table=rows,
             index=self.matrix(index, size),
             weight=self.matrix(weight, size),
             out=self.matrix(self.node.id, cols),
@@ -223,13 +235,13 @@ def plan_pick(
     planner = _Planner(captured, group, buffers)
     match planner.node.function.partition("_")[0]:
         case "take":
-            plan: ByIndexPlan = planner.take()
+            plan: ByIndexPlan = planner.take(chip)
         case "put" | "add":
             plan = planner.change(chip)
         case "mark":
             plan = planner.mark()
         case "bag":
-            plan = planner.bag()
+            plan = planner.bag(chip)
         case "running":
             plan = planner.running()
         case _:
@@ -269,6 +281,19 @@ def _rows_each(elems: Size, cols: Size) -> int | None:
     tiles = max(elems) // max(cols) // LANES
     each = min(SHORT_COLS // max(cols), tiles)
     return each if each >= ROWS_EACH_MIN else None
+
+
+def is_turning_faster(table: Matrix, taken: Size, chip: ChipSpec) -> bool:
+    """Whether rows are taken in less time from a turned table than by a descriptor for each."""
+    rows, cols = max(table.rows), max(table.cols)
+    blocks = -(-cols // LANES)
+    needed = blocks * rows * table.dtype.itemsize
+    is_covered = table.dtype in (DType.FLOAT32, DType.BFLOAT16) and cols <= TURNED_COLS_MAX
+    if not is_covered or rows > PLACES_MAX or needed > chip.sbuf_usable_partition_bytes // 2:
+        return False
+    tiles = -(-max(taken) // LANES)
+    turning = TURNED_US * blocks * (tiles - (-rows // LANES))
+    return turning < NAMED_US * tiles * (1 - TURNED_GAIN_MIN)
 
 
 def _as_network(plan: RankPlan, chip: ChipSpec) -> RankPlan | None:

@@ -481,6 +481,8 @@ class PickPlan:
     """Which of `rows` are added, where they are taken from a table on the way."""
     weight: Matrix | None = None
     """What each row that is taken is multiplied with."""
+    is_turned: bool = False
+    """Whether rows are taken from a table that lies turned in SBUF."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -514,6 +516,8 @@ class BagPlan:
     index: Matrix
     weight: Matrix
     out: Matrix
+    is_turned: bool = False
+    """Whether the table lies turned in SBUF, where GpSimd takes from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 Law: a number is a high and a low digit. For each element, the outer product of its two one-hot
 digits adds one to the place of the number in a matrix, which one PSUM bank holds for all of them.
+As many elements share a product as fill the array. What a product makes of the digits of two
+different elements is left out in the end.
 """
 
 from __future__ import annotations
@@ -41,33 +43,84 @@ class CountPrinter:
         index = names.view(plan.index, "num_put", "1")
         self.source.note(f"A number is high * {LOW} + low.")
         add(f"num_high = (num_rows + {LOW - 1}) // {LOW}")
-        names.tile("sums", f"(num_high, {LOW})", "float32", "psum")
+        self.source.note("So many elements share a product.")
+        add("together = 1")
+        with self.source.block(
+            f"while 2 * together * num_high <= PARTITIONS and 2 * together * {LOW} <= BANK:"
+        ):
+            add("together *= 2")
+        add("lanes = num_high * together")
+        names.tile("sums", f"(lanes, {LOW}, together)", "float32", "psum")
         with self.source.block(f"for start, rows, each in row_blocks(num_put, {CHUNK}):"):
-            names.tile("places", "(rows, each)", "int32")
+            add("width = (each + together - 1) // together * together")
+            names.tile("places", "(rows, width)", "int32")
+            with self.source.block("if each < width:"):
+                self.source.note("No high digit is as large.")
+                add(f"nisa.memset(dst=places, value=num_high * {LOW})")
             pattern = "pattern=[[each, rows], [1, each]], offset=start"
-            add(f"nisa.dma_copy(dst=places, src={index}.ap({pattern}))")
-            self._digit("high", "num_high", "op0=nl.right_shift", LOW_BITS)
-            self._digit("low", str(LOW), "op0=nl.bitwise_and", LOW - 1)
-            with self.source.block("for e in range(each):"):
+            add(f"nisa.dma_copy(dst=places[:, :each], src={index}.ap({pattern}))")
+            self._number("high", "op0=nl.right_shift", LOW_BITS)
+            self._number("low", "op0=nl.bitwise_and", LOW - 1)
+            self._digits("high", "num_high")
+            self._digits("low", str(LOW))
+            with self.source.block("for e in range(0, width, together):"):
                 add(
-                    "nisa.nc_matmul(dst=sums, stationary=high_digits[:, :, e],"
-                    " moving=low_digits[:, :, e])"
+                    "nisa.nc_matmul(dst=sums, stationary=high_digits[:, :, e : e + together],"
+                    " moving=low_digits[:, :, e : e + together])"
                 )
+        self._fold()
         self._store()
 
-    def _digit(self, name: str, count: str, operation: str, operand: int) -> None:
-        """One-hot digits, elements innermost, so that 16-bit steps go at full speed."""
+    def _number(self, name: str, operation: str, operand: int) -> None:
+        """One of two digits; both are made before either is used, so that no engine waits."""
         add, names = self.source.add, self.names
-        names.tile(f"{name}_bits", "(rows, each)", "int32")
+        names.tile(f"{name}_bits", "(rows, width)", "int32")
         add(f"nisa.tensor_scalar(dst={name}_bits, data=places, {operation}, operand0={operand})")
-        names.tile(name, "(rows, each)", "bfloat16")
-        add(f"nisa.tensor_copy(dst={name}, src={name}_bits)")
-        names.tile(f"{name}_digits", f"(rows, {count}, each)", "bfloat16")
+        names.tile(name, "(rows, width)", "bfloat16")
+        add(f"nisa.activation(dst={name}, op=nl.copy, data={name}_bits)")
+
+    def _digits(self, name: str, count: str) -> None:
+        """One-hot digits, elements innermost, so that 16-bit steps go at full speed."""
+        self.names.tile(f"{name}_digits", f"(rows, {count}, width)", "bfloat16")
         with self.source.block(f"for d in range({count}):"):
-            add(
+            self.source.add(
                 f"nisa.tensor_scalar(dst={name}_digits[:, d, :], data={name}, op0=nl.equal,"
                 " operand0=float(d))"
             )
+
+    def _fold(self) -> None:
+        """Adds up the products of one element's own digits, over all that shared a product."""
+        add, names = self.source.add, self.names
+        add("shift = together.bit_length() - 1")
+        self.source.note("Row and column of one element: numbers alike modulo `together`.")
+        names.tile("distances", f"(lanes, {LOW}, together)", "int32")
+        pattern = f"pattern=[[0, {LOW}], [1, together]]"
+        add(f"nisa.iota(dst=distances, {pattern}, offset=lanes, channel_multiplier=-1)")
+        names.tile("remainders", f"(lanes, {LOW}, together)", "int32")
+        add(
+            "nisa.tensor_scalar(dst=remainders, data=distances, op0=nl.bitwise_and,"
+            " operand0=together - 1)"
+        )
+        names.tile("own", f"(lanes, {LOW}, together)", "float32")
+        add(
+            "nisa.scalar_tensor_tensor(dst=own, data=remainders, op0=nl.equal, operand0=0.0,"
+            " op1=nl.multiply, operand1=sums)"
+        )
+        names.tile("counted", f"(lanes, {LOW})", "float32")
+        add("nisa.tensor_reduce(dst=counted, op=nl.add, data=own, axis=2)")
+        self.source.note("Which high digit a row belongs to, as the row's number divided.")
+        names.tile("numbers", "(lanes, num_high)", "int32")
+        pattern = "pattern=[[-together, num_high]]"
+        add(f"nisa.iota(dst=numbers, {pattern}, offset=lanes, channel_multiplier=1)")
+        names.tile("quotients", "(lanes, num_high)", "int32")
+        add("nisa.tensor_scalar(dst=quotients, data=numbers, op0=nl.right_shift, operand0=shift)")
+        names.tile("is_of_digit", "(lanes, num_high)", "float32")
+        add(
+            "nisa.tensor_scalar(dst=is_of_digit, data=quotients, op0=nl.equal,"
+            " operand0=float(num_high))"
+        )
+        names.tile("folded", f"(num_high, {LOW})", "float32", "psum")
+        add("nisa.nc_matmul(dst=folded, stationary=is_of_digit, moving=counted)")
 
     def _store(self) -> None:
         plan, add = self.plan, self.source.add
@@ -76,7 +129,7 @@ class CountPrinter:
         assert plan.rows is not None
         self.names.tile("tile", f"(num_high, {LOW})", plan.out.dtype.value)
         add(
-            "nisa.tensor_scalar(dst=tile, data=sums, op0=nl.multiply,"
+            "nisa.tensor_scalar(dst=tile, data=folded, op0=nl.multiply,"
             f" operand0={self.scope.number(plan.rows)}, op1=nl.add,"
             f" operand1={self.scope.number(plan.table)})"
         )

@@ -16,7 +16,7 @@ from nki_agent.isa.dtype import DType
 LOCALS = frozenset(
     {"rows", "cols", "each", "size", "places", "values", "tile", "data", "held", "sums", "start"}
     | {"numbers", "starts", "added", "one_hot", "is_same", "chosen", "found", "count", "pieces"}
-    | {"wanted", "marks", "place", "is_here"}
+    | {"wanted", "marks", "place", "is_here", "turned", "spread", "ready", "block"}
     | {"weights", "share", "high", "low", "high_bits", "low_bits", "high_digits", "low_digits"}
     | {"whole", "rest", "part", "sources", "num_given", "filled"}
     | {"zeros", "parts", "total", "num_put", "num_taken", "begun", "turn"}

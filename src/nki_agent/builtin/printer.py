@@ -87,6 +87,12 @@ from nki_agent.builtin.small_product_plan import SmallProductPlan
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.text import Scope, Source
 from nki_agent.builtin.tile_steps import Size
+from nki_agent.builtin.turned_tables import (
+    CORE,
+    TurnedTablePrinter,
+    takes_turned,
+    turned_table_helpers,
+)
 from nki_agent.builtin.window_text import window_helpers
 
 WITH_PSUM = (
@@ -194,8 +200,9 @@ def _constants(plan: Plan, source: Source) -> None:
     blocks = {s.col_block for s in plan.stages if isinstance(s, RowsPlan) and s.col_block}
     if blocks:
         source.add(f"COL_BLOCK = {min(blocks)}  # columns of one tile")
-    if any(isinstance(s, WITH_PSUM) or _adds_up(s) for s in plan.stages):
+    if any(isinstance(s, WITH_PSUM) or _adds_up(s) or takes_turned(s) for s in plan.stages):
         source.add(f"BANK = {plan.bank_cols}  # float32 columns of one PSUM bank")
+    source.lines.extend([CORE] * any(takes_turned(s) for s in plan.stages))
     ranks = {s.is_network for s in plan.stages if isinstance(s, RankPlan)}
     finds = any(isinstance(s, RankPlan) and s.is_network and s.places for s in plan.stages)
     if False in ranks or finds:
@@ -216,6 +223,7 @@ def _constants(plan: Plan, source: Source) -> None:
     helpers += [RANK] * (False in ranks) + [SORT] * (True in ranks) + [FIND] * finds
     if any(isinstance(s, RankPlan) and s.group > 1 for s in plan.stages):
         helpers.append(RANK_GROUPS)
+    helpers += turned_table_helpers(plan)
     for helper in (*helpers, *_row_helpers(plan)):
         source.add()
         source.add()
@@ -238,6 +246,8 @@ def _adds_up(stage: Stage) -> bool:
 
 def is_packed(stage: Stage) -> bool:
     """Whether a stage takes several rows in each partition."""
+    if takes_turned(stage):
+        return True
     if isinstance(stage, PickPlan):
         is_packed_pick = stage.is_one_hot or counts_alone(stage) or takes_runs(stage)
         is_filled = stage.function == "put_rows" and not isinstance(stage.table, Matrix)
@@ -355,6 +365,8 @@ def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter] | ty
 
 def _by_index(stage: ByIndexPlan, source: Source, scope: Scope) -> None:
     match stage:
+        case PickPlan() | BagPlan() if stage.is_turned:
+            TurnedTablePrinter(stage, source, scope).print()
         case PickPlan() if counts_alone(stage):
             CountPrinter(stage, source, scope).print()
         case PickPlan():
