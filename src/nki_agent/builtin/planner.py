@@ -325,7 +325,7 @@ def _shortened(
         for node_id, stored in found.items()
         if graph[node_id].dtype in SHORT
         and stored.name not in results
-        and graph[node_id].op in {*ELEMENTWISE, *PRODUCTS}
+        and graph[node_id].op in {*ELEMENTWISE, *PRODUCTS, Op.PARTS}
         and graph[node_id].shape[-1] > 1
     }
 

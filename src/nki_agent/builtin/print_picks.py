@@ -133,18 +133,16 @@ class PickPrinter:
         with self.source.block("for r0 in range(0, num_taken, PARTITIONS):"):
             add("rows = min(PARTITIONS, num_taken - r0)")
             self._load_places()
+            self.source.note("From HBM to HBM: no engine needs to see it.")
             block = BLOCK_BYTES // plan.table.dtype.itemsize
             if max(plan.table.cols) <= block:
-                self.names.tile("tile", "(rows, num_cols)", plan.table.dtype.value)
-                add(f"nisa.dma_copy(dst=tile, src={table}.vector_select(0, places))")
-                add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, :], src=tile)")
+                part = f"{table}.vector_select(0, places)"
+                add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, :], src={part})")
                 return
             with self.source.block(f"for c0 in range(0, num_cols, {block}):"):
                 add(f"cols = min({block}, num_cols - c0)")
-                self.names.tile("tile", "(rows, cols)", plan.table.dtype.value)
                 part = f"{table}[:, c0 : c0 + cols].vector_select(0, places)"
-                add(f"nisa.dma_copy(dst=tile, src={part})")
-                add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, c0 : c0 + cols], src=tile)")
+                add(f"nisa.dma_copy(dst={out}[r0 : r0 + rows, c0 : c0 + cols], src={part})")
 
     def _take_runs(self, table: str, out: str) -> None:
         """Several rows in each partition: one transfer brings their indices, one stores them."""
