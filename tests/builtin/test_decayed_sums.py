@@ -21,6 +21,8 @@ LEFT = "state = state * faded[:, t] + written[:, t]; seen.append(state)"
 BONUS = "seen.append(state + bonus * written[:, t]); state = state * faded[:, t] + written[:, t]"
 READS = {"found, and the step's own part": BONUS, "left behind": LEFT}
 BY_KEYS = "decay.unsqueeze(-1)"
+BY_NUMBER = "torch.full_like(written, 0.9) + 0 * decay.sum()"
+BY_HEADS = "decay[:, :, :, :1, None].expand_as(written)"
 BY_BOTH = "decay.unsqueeze(-1) * torch.sigmoid(value).unsqueeze(-2)"
 SIZES: dict[str, tuple[Shape, Shape]] = {
     "one ragged tile of steps": ((1, 9, 2, 32, 33), (2, 7, 3, 5, 9)),
@@ -68,9 +70,12 @@ def test_pairs_of_steps_are_weighed_by_products(
     assert "tensor_tensor_scan(" not in text
 
 
-def test_state_that_decays_along_its_values_is_scanned(make_task: MakeTask, solve: Solve) -> None:
+@pytest.mark.parametrize("faded", [BY_BOTH, BY_NUMBER, BY_HEADS])
+def test_state_that_does_not_decay_along_its_keys_is_scanned(
+    faded: str, make_task: MakeTask, solve: Solve
+) -> None:
     first, second = SIZES["one ragged tile of steps"]
-    sources = _source(LEFT, first, BY_BOTH), _source(LEFT, second, BY_BOTH)
+    sources = _source(LEFT, first, faded), _source(LEFT, second, faded)
     assert "tensor_tensor_scan(" in _text(make_task, solve, sources)
 
 

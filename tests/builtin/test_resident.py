@@ -169,3 +169,23 @@ def test_loops_run_together_unless_one_needs_the_other(
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
     kernel = write_kernel(task, Target.TRN2).partition("def kernel(")[2]
     assert kernel.count("_all_steps(") == count
+
+
+ADDED = {
+    "bias of a gate": ("h = torch.tanh(now + (h @ w + b))", True),
+    "bias of what is scaled": ("h = torch.tanh(now + 0.5 * (h @ w + b))", False),
+    "sum that is read twice": ("g = h @ w + b; h = torch.tanh(now + g) * torch.sigmoid(g)", False),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_bias_is_added_to_the_inputs_of_many_steps(
+    name: str, make_task: MakeTask, solve: Solve
+) -> None:
+    step, is_early = ADDED[name]
+    first, second = SIZES["one partly filled block"]
+    task = _at_both(make_task, _cell(step, first), _cell(step, second))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    text = write_kernel(task, Target.TRN2)
+    assert ("dst=ahead_1[:, 0, :, :]" in text) is is_early

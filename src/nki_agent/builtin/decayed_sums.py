@@ -101,13 +101,15 @@ def plan_decayed_sum(
 
     Accesses and sizes are over outer loops, what is added up, rows, and steps.
     """
+    if any(side not in accesses for side in _operands(found)):
+        return None
     key, value = sorted(found.factors, key=lambda side: not any(accesses[side].strides[KEYS]))
     own = {found.read: {KEYS, STEPS}, found.decay: {KEYS, STEPS}}
     own |= {key: {KEYS, STEPS}, value: {VALUES, STEPS}}
     own |= {} if found.bonus is None else {found.bonus: {KEYS}}
     for side, axes in own.items():
         moving = {a for a in (KEYS, VALUES, STEPS) if any(accesses[side].strides[a])}
-        if not moving <= axes:
+        if moving != axes:
             return None
     *outer, keys, values, steps = sizes
     is_small = max(keys) * max(values) < STATE_MIN
@@ -143,5 +145,9 @@ def plan_decayed_sum(
 
 def is_float32(graph: Graph, found: DecayedSum) -> bool:
     """Whether all operands are."""
-    sides = (found.read, found.decay, *found.factors, found.bonus)
-    return all(side is None or graph[side].dtype is DType.FLOAT32 for side in sides)
+    return all(graph[side].dtype is DType.FLOAT32 for side in _operands(found))
+
+
+def _operands(found: DecayedSum) -> list[int]:
+    bonus = () if found.bonus is None else (found.bonus,)
+    return [found.read, found.decay, *found.factors, *bonus]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nki_agent.builtin.capture import Captured
-from nki_agent.builtin.graph import Graph, Node, Op
+from nki_agent.builtin.graph import SOURCES, Graph, Node, Op
 from nki_agent.builtin.plan import Stored
 from nki_agent.builtin.resident_plan import DeltaRulePlan
 from nki_agent.builtin.tile_steps import Access, Size
@@ -56,7 +56,9 @@ def _fits(graph: Graph, rule: DeltaRule, chip: ChipSpec) -> bool:
     wanted |= {side: (1, 1) for side in (rule.decay, rule.share) if side is not None}
     wanted[rule.out] = (rows, 1)
     return all(
-        graph[source].dtype is DType.FLOAT32 and graph[source].shape == (steps, *batch, *sizes)
+        graph[source].dtype is DType.FLOAT32
+        and graph[source].shape == (steps, *batch, *sizes)
+        and graph.base(source).op not in SOURCES - {Op.INPUT}
         for source, sizes in wanted.items()
     )
 

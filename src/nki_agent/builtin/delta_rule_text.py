@@ -104,6 +104,29 @@ WEIGH_KEYS = '''def weigh_keys(key_turned, turned, left, width):
     nisa.tensor_tensor(dst=weights[:rows, :, :rows], data1=product, data2=left, op=nl.multiply)
     return weights
 '''
+INVERT_PAIRS = '''def invert_pairs(weights, mask, identity):
+    """Inverses of runs of two steps, the transpose first: 1 minus the weight between them."""
+    width, count, _ = weights.shape
+    one = identity[:width, :width].expand_dim(1).broadcast(1, count)
+    between = nl.ndarray((width, count, width), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(
+        dst=between,
+        data1=weights,
+        data2=mask[:width, :width].expand_dim(1).broadcast(1, count),
+        op=nl.multiply,
+        engine=nisa.engine.gpsimd,
+    )
+    lying = nl.ndarray((width, count, width), dtype=nl.float32, buffer=nl.psum)
+    for h in range(count):
+        nisa.nc_transpose(dst=lying[:, h, :], data=between[:, h, :])
+    turned = nl.ndarray((width, count, width), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(
+        dst=turned, data1=one, data2=between, op=nl.subtract, engine=nisa.engine.gpsimd
+    )
+    inverse = nl.ndarray((width, count, width), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=inverse, data1=one, data2=lying, op=nl.subtract)
+    return turned, inverse
+'''
 INVERT = '''def invert(groups, halves, identity):
     """Inverses of 1 + weights, for each group of heads: [step, head, later step].
 
@@ -111,15 +134,8 @@ INVERT = '''def invert(groups, halves, identity):
     """
     inverses = []
     for weights in groups:
-        width, count, _ = weights.shape
-        pair = []
-        for _ in range(2):
-            tile = nl.ndarray((width, count, width), dtype=nl.float32, buffer=nl.sbuf)
-            one = identity[:width, :width].expand_dim(1).broadcast(1, count)
-            nisa.tensor_copy(dst=tile, src=one, engine=nisa.engine.gpsimd)
-            pair.append(tile)
-        inverses.append(pair)
-    for n in range(len(halves)):
+        inverses.append(invert_pairs(weights, halves[0], identity))
+    for n in range(1, len(halves)):
         # Groups take turns, so that no engine waits.
         for g in range(len(groups)):
             if 2**n < groups[g].shape[0]:
@@ -149,25 +165,28 @@ JOIN_HALVES = '''def join_halves(weights, mask, half, turned, inverse):
     nisa.memset(dst=moved[:, :, :, 1, :], value=0.0, engine=nisa.engine.gpsimd)
     nisa.activation(dst=moved[:, :, :, 0, :], op=nl.copy, data=product)
     columns = moved.reshape((width, count, width))
-    change = nl.ndarray((width, count, runs, half), dtype=nl.float32, buffer=nl.psum)
     change_turned = nl.ndarray((width, count, runs, half), dtype=nl.float32, buffer=nl.psum)
     for h in range(count):
         nisa.nc_matmul(
             dst=change_turned[:, h], stationary=columns[:, h, :], moving=turned_runs[:, h, :, 1, :]
         )
-        nisa.nc_matmul(
-            dst=change[:, h], stationary=turned[:, h, :], moving=moved[:, h, :, 0, :]
+    if runs > 1:
+        # The inverse of all steps is needed turned alone.
+        change = nl.ndarray((width, count, runs, half), dtype=nl.float32, buffer=nl.psum)
+        for h in range(count):
+            nisa.nc_matmul(
+                dst=change[:, h], stationary=turned[:, h, :], moving=moved[:, h, :, 0, :]
+            )
+        nisa.tensor_tensor(
+            dst=inverse_runs[:, :, :, 0, :],
+            data1=inverse_runs[:, :, :, 0, :],
+            data2=change,
+            op=nl.subtract,
         )
     nisa.tensor_tensor(
         dst=turned_runs[:, :, :, 1, :],
         data1=turned_runs[:, :, :, 1, :],
         data2=change_turned,
-        op=nl.subtract,
-    )
-    nisa.tensor_tensor(
-        dst=inverse_runs[:, :, :, 0, :],
-        data1=inverse_runs[:, :, :, 0, :],
-        data2=change,
         op=nl.subtract,
     )
 '''
@@ -230,6 +249,6 @@ PREPARE = '''def prepare_steps(key, query, value, share, decay, identity, ones):
     return weights, group
 '''
 HELPERS = (
-    *(LIST_HALVES, TURN_HEADS, FIND_SHARES, WEIGH_KEYS, JOIN_HALVES, INVERT),
+    *(LIST_HALVES, TURN_HEADS, FIND_SHARES, WEIGH_KEYS, JOIN_HALVES, INVERT_PAIRS, INVERT),
     *(HEADS, PREPARE, FOLLOW),
 )

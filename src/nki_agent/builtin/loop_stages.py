@@ -14,6 +14,7 @@ from nki_agent.builtin.delta_rule import find_delta_rule, plan_delta_rule
 from nki_agent.builtin.graph import Graph, Op
 from nki_agent.builtin.plan import Stored
 from nki_agent.builtin.resident import find_resident, plan_resident
+from nki_agent.builtin.resident_inputs import add_columns_early
 from nki_agent.builtin.resident_plan import DeltaRulePlan, ResidentPlan, ResidentRowsPlan
 from nki_agent.builtin.resident_rows import find_row_loop, plan_row_loop
 from nki_agent.builtin.stages import Group, StageKind
@@ -111,7 +112,7 @@ def plan_loop(
     for nodes in loops.values():
         plan, taken = plan_resident(captured, nodes, buffers=buffers, chip=chip, taken=taken)
         plans.append(plan)
-    return order_turn(_join(plans), chip)
+    return order_turn(add_columns_early(_join(plans)), chip)
 
 
 def _join(plans: Sequence[ResidentPlan]) -> ResidentPlan:

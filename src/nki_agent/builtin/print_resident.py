@@ -182,6 +182,13 @@ class ResidentPrinter:
         for number in range(1, len(self.plan.inputs) + 1):
             turned = f"features_first(loaded_{number}, num_features, rows, each)"
             self.source.add(f"ahead_{number} = {turned}")
+            for part, column in self.plan.inputs[number - 1].added:
+                own = f"ahead_{number}[:, {part}, :, :]"
+                spread = f"{column.name}[:rows].broadcast(2, ahead_{number}.shape[3])"
+                self.source.add(
+                    f"nisa.tensor_tensor(dst={own}, data1={own}, data2={spread}, op=nl.add,"
+                    " engine=nisa.engine.gpsimd)"
+                )
 
     def _store_made(self) -> None:
         """The results of a group of steps."""

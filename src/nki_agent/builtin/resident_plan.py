@@ -22,6 +22,8 @@ class StepInput:
     """Over steps, sequences, and features."""
     parts: tuple[Tile, ...]
     dtype: DType
+    added: tuple[tuple[int, Tile], ...] = ()
+    """Columns that are added to some of the parts, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
