@@ -62,3 +62,35 @@ def test_number_overwrites_what_is_not_chosen_and_nothing_is_filled(make_task: M
 def test_number_is_filled_in_where_the_other_side_is_read_on(make_task: MakeTask) -> None:
     text = write_kernel(make_task(CHOICES[7].source("float32")), Target.TRN2)
     assert "nisa.memset(dst=chosen, value=0.0)" in text
+
+
+ROWS = ((300, 700), (300, 1))
+WHOLE_ROWS = (
+    Operator("rows", "torch.where(y > 0, x, 0.5)", ROWS),
+    Operator("other rows", "torch.where(y > 0, -1.0, x)", ROWS),
+    Operator("two choices", "torch.where(y > 0, x, 0.0)"
+             " + torch.where(y > 1, x, 2.0)", ROWS),
+)  # fmt: skip
+SIGN = "nisa.select_reduce("
+
+
+@pytest.mark.parametrize("target", [Target.TRN1, Target.TRN2])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("operator", WHOLE_ROWS, ids=lambda o: o.name)
+def test_choice_of_whole_rows_is_right(
+    operator: Operator, dtype: str, target: Target, make_task: MakeTask, solve: Solve
+) -> None:
+    verdict = solve(make_task(operator.source(dtype)), target)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_whole_rows_are_selected_in_one_instruction(dtype: str, make_task: MakeTask) -> None:
+    text = write_kernel(make_task(WHOLE_ROWS[0].source(dtype)), Target.TRN2)
+    assert SIGN in text
+    assert "memset" not in text
+
+
+def test_rows_that_are_made_first_are_not_selected_from_psum(make_task: MakeTask) -> None:
+    operator = Operator("made", "torch.where(y > 0, torch.exp(x), 0.5)", ROWS)
+    assert SIGN not in write_kernel(make_task(operator.source("float32")), Target.TRN2)

@@ -131,7 +131,8 @@ class Estimate:
         fast = short and self.engine(step) is Engine.VECTOR
         match step:
             case CopyWhere():
-                return PAIR
+                is_selection = step.otherwise is not None
+                return 1.0 if is_selection and step.predicate.in_psum else PAIR
             case Invert():
                 return DIVISION
             case Combine() | ScaleCombine():

@@ -288,6 +288,11 @@ class StepPrinter:
         source = self.operand(step.src, level)
         predicate = self.spread(step.predicate, step.dst, level)
         end = ", reverse_pred=True" if step.is_reversed else ""
+        if step.otherwise is not None:
+            return (
+                f"nisa.select_reduce(dst={step.dst.name}, predicate={predicate}, on_true={source},"
+                f" on_false={self.scope.number(step.otherwise)}{end})"
+            )
         return (
             f"nisa.tensor_copy_predicated(dst={step.dst.name}, src={source},"
             f" predicate={predicate}{end})"

@@ -2,7 +2,8 @@
 
 Law: a tile is overwritten only if nothing reads it any more. Where all that follows a choice is a
 rounding, both sides are rounded as they are made instead: a choice of rounded numbers is the
-rounded choice.
+rounded choice. A choice between what is loaded and a number, the same for a whole row, is one
+instruction, which reads who is chosen from PSUM.
 """
 
 from __future__ import annotations
@@ -11,7 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nki_agent.builtin.shortening import ROUNDED, with_tiles
-from nki_agent.builtin.tile_steps import Copy, CopyWhere, Fill, Step, Tile, step_reads, step_writes
+from nki_agent.builtin.tile_steps import (
+    Copy,
+    CopyWhere,
+    Fill,
+    Kind,
+    Load,
+    Scale,
+    Step,
+    Tile,
+    step_reads,
+    step_writes,
+)
 from nki_agent.isa.dtype import DType
 
 SHORT = (DType.BFLOAT16, DType.FLOAT16)
@@ -20,12 +32,6 @@ SHORT = (DType.BFLOAT16, DType.FLOAT16)
 def choose_in_place(levels: Sequence[Sequence[Step]]) -> list[list[Step]]:
     """The same steps with no copy in front of a choice, and no rounding behind it."""
     found = [list(level) for level in levels]
-    for number, level in enumerate(found):
-        for choice in [s for s in level if isinstance(s, CopyWhere)]:
-            fewer = _overwrite_others(found, level, choice)
-            if fewer is not None:
-                found[number] = fewer
-                return choose_in_place(found)
     for change in (_overwrite, _round_before):
         for number, level in enumerate(found):
             for step in [s for s in level if isinstance(s, Copy) and s.engine is None]:
@@ -33,6 +39,12 @@ def choose_in_place(levels: Sequence[Sequence[Step]]) -> list[list[Step]]:
                 if new is not None:
                     found[number] = [s for s in level if s is not step]
                     return choose_in_place(_with(found, new))
+    for way in (_select, _overwrite_others):
+        for level in found:
+            for choice in [s for s in level if isinstance(s, CopyWhere)]:
+                fewer = way(found, level, choice)
+                if fewer is not None:
+                    return choose_in_place(fewer)
     return found
 
 
@@ -42,7 +54,7 @@ def _with(levels: Sequence[Sequence[Step]], new: Mapping[Tile, Tile]) -> list[li
 
 def _overwrite_others(
     levels: Sequence[Sequence[Step]], level: Sequence[Step], choice: CopyWhere
-) -> list[Step] | None:
+) -> list[list[Step]] | None:
     """What is chosen from takes the number where it is not chosen: nothing is filled first."""
     dst, src = choice.dst, choice.src
     fills = [s for s in level if isinstance(s, Fill) and s.dst == dst]
@@ -57,7 +69,7 @@ def _overwrite_others(
         return None
     others = replace(choice, src=fills[0].value, is_reversed=True)
     left = [others if s is choice else s for s in level if s is not fills[0]]
-    return [with_tiles(s, {src: dst}) for s in left]
+    return _with([left if each is level else each for each in levels], {src: dst})
 
 
 def _overwrite(
@@ -99,3 +111,33 @@ def _round_before(
             return None
     new = {side: replace(side, dtype=copy.dst.dtype) for side in sides}
     return new | {copy.src: copy.dst}
+
+
+def _select(
+    levels: list[list[Step]], level: list[Step], choice: CopyWhere
+) -> list[list[Step]] | None:
+    """The same steps where a fill, perhaps a copy, and a choice between them are one selection."""
+    mask, data = choice.predicate, choice.src
+    if mask.kind is not Kind.ROW or not isinstance(data, Tile) or choice.dst.kind is not Kind.FULL:
+        return None
+    steps = [s for each in levels for s in each]
+    fills = [s for s in level if isinstance(s, Fill) and s.dst == choice.dst]
+    writers = [s for s in steps if choice.dst in step_writes(s)]
+    makers = [s for s in steps if mask in step_writes(s)]
+    mask_readers = [s for s in steps if mask in step_reads(s)]
+    if len(fills) != 1 or len(writers) != len((fills[0], choice)) or mask_readers != [choice]:
+        return None
+    if len(makers) != 1 or not isinstance(makers[0], Scale):
+        return None
+    gone: list[Step] = [fills[0]]
+    copies = [s for s in level if isinstance(s, Copy) and s.dst == data]
+    if len(copies) == 1 and [s for s in steps if data in step_reads(s)] == [choice]:
+        gone.append(copies[0])
+        data = copies[0].src
+    loads = [s for s in steps if data in step_writes(s)]
+    is_loaded = len(loads) == 1 and isinstance(loads[0], Load)
+    if not is_loaded or data.kind is not Kind.FULL or not data.dtype.is_float:
+        return None
+    selection = replace(choice, src=data, otherwise=fills[0].value)
+    level[:] = [selection if s is choice else s for s in level if s not in gone]
+    return _with(levels, {mask: replace(mask, in_psum=True)})

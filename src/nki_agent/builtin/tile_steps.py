@@ -235,6 +235,8 @@ class CopyWhere:
     src: Operand
     predicate: Tile
     is_reversed: bool = False
+    otherwise: Number | None = None
+    """What all else becomes; None where it stays as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +331,8 @@ def step_reads(step: Step) -> tuple[Tile, ...]:
         case Accumulate() | AddUp() | AddDown():
             found = (step.dst, step.src, step.marks if isinstance(step, AddDown) else None)
         case CopyWhere():
-            found = (step.dst, step.src, step.predicate)
+            held = step.dst if step.otherwise is None else None
+            found = (held, step.src, step.predicate)
     return tuple(tile for tile in found if isinstance(tile, Tile))
 
 
