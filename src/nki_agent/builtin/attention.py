@@ -16,6 +16,7 @@ from nki_agent.builtin.caps import find_cap
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguous_strides
+from nki_agent.builtin.head_rows import loads_rows
 from nki_agent.builtin.masks import take_mask_out, take_slope_out
 from nki_agent.builtin.matching import Attention
 from nki_agent.builtin.plan import AttentionPlan, Mask, Slope, Stored
@@ -97,7 +98,7 @@ class AttentionPlanner(MatmulPlanner):
         graphs = self.captured.graphs
         depth = tuple(g[q_id].shape[-1] for g in graphs)
         q, k = self._operand(space, q_id), self._operand(space, k_id)
-        return AttentionPlan(
+        plan = AttentionPlan(
             title="attention",
             batch=tuple(group_size(g, space.sizes) for g in space.batch),
             q=q,
@@ -127,6 +128,7 @@ class AttentionPlanner(MatmulPlanner):
             slope=slope,
             cap=cap,
         )
+        return replace(plan, loads_rows=loads_rows(plan, self.chip))
 
     def _added(
         self, levels: list[list[Step]], product: Tile, scores: Tile

@@ -333,6 +333,8 @@ class AttentionPlan:
     """Whether scores are made with the keys on the partitions, as weights are needed."""
     loads_turned: bool = False
     """Whether the DMA engines turn queries and keys while they load them."""
+    loads_rows: bool = False
+    """Whether rows are loaded once for all heads, which the innermost loop is over."""
     has_runs: bool = False
     """Whether each partition takes values of keys that follow each other: longer runs."""
     is_shared: bool = False

@@ -11,6 +11,7 @@ import contextlib
 
 from nki_agent.builtin.attention_parts import AttentionParts
 from nki_agent.builtin.plan import AttentionPlan
+from nki_agent.builtin.print_head_rows import HeadRows
 from nki_agent.builtin.print_products import Loops, call_loader, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
@@ -48,6 +49,7 @@ class AttentionPrinter(AttentionParts):
         self.maxima, self.turn = f"{prefix}block_maxima", f"{prefix}turn_weights"
         self.finish, self.bias = f"{prefix}finish", f"{prefix}bias_of"
         self.loops = Loops(plan.batch, source, scope)
+        self.heads = HeadRows(plan, source, scope, self.loops)
         self.dtype = f"nl.{plan.dtype.value}"
         self.value_dtype = f"nl.{plan.value_dtype.value}"
         self.last = len(plan.batch) + 1
@@ -142,6 +144,8 @@ class AttentionPrinter(AttentionParts):
         if level == self.key_level:
             self._keys_and_values()
         if level < len(self.plan.batch):
+            if self.plan.loads_rows and level == len(self.plan.batch) - 1:
+                self.heads.load()
             name = self.loops.names[level]
             with self.source.block(f"for {name} in range(num_{name}):"):
                 self._batch(level + 1)
@@ -299,6 +303,8 @@ class AttentionPrinter(AttentionParts):
 
     def _load_turned(self, name: str, text: str) -> str:
         """The call that loads queries or keys with their depth on the partitions."""
+        if self.plan.loads_rows:
+            return self.heads.turn(name)
         if self.plan.loads_turned:
             return f"load_turned({name}, {text})"
         return call_loader(name, text, self.plan.rows_each)
@@ -348,7 +354,8 @@ class AttentionPrinter(AttentionParts):
         text = self.v.text(
             layout_of(self.plan.v), self.loops.windows(whole, Window(count="value_depth"))
         )
-        self.source.add(f"load_{'runs' if self.plan.has_runs else 'blocks'}({part}, {text})")
+        load = f"load_{'runs' if self.plan.has_runs else 'blocks'}({part}, {text})"
+        self.source.add(self.heads.take(part) if self.plan.loads_rows else load)
         if self.plan.is_shared:
             self._turn_values(part)
         if self.plan.scale is not None:

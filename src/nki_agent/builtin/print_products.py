@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
+from nki_agent.builtin.head_rows_text import LOAD_HEADS, TAKE_HEAD, TURN_HEAD
 from nki_agent.builtin.plan import (
     AttentionPlan,
     ConvolutionPlan,
@@ -250,12 +251,15 @@ class _Needs:
     """Weights that are turned as values in runs need them."""
     by_dma: bool = False
     """Rows of 16 bits that DMA turns."""
+    heads: bool = False
+    """Rows of all heads."""
     bands: bool = False
     """Inputs and weights of convolutions."""
 
     def turning(self) -> list[str]:
         """Those that turn."""
-        return [LOAD_SHORT] * self.short + [TURN, LOAD_TRANSPOSED] * self.turns
+        turns = [TURN, LOAD_TRANSPOSED] * self.turns
+        return [LOAD_SHORT] * self.short + turns + [TURN_HEAD] * self.heads
 
 
 def helpers_of(plan: Plan) -> list[str]:
@@ -279,12 +283,13 @@ def helpers_of(plan: Plan) -> list[str]:
                 plain.short |= stage.x_each > 1
             case AttentionPlan():
                 by_dma = stage.loads_turned
+                plain.heads |= stage.loads_rows
                 plain.blocks |= not stage.has_runs
                 plain.runs |= stage.has_runs
                 plain.steps |= stage.has_runs
                 plain.turns |= not (stage.is_turned or (by_dma and stage.has_runs))
                 plain.by_dma |= by_dma
-                plain.short |= stage.rows_each > 1 and not by_dma
+                plain.short |= stage.rows_each > 1 and not (by_dma or stage.loads_rows)
             case ChainPlan():
                 plain.turns = plain.blocks = True
                 plain.short |= stage.rows_each > 1
@@ -305,6 +310,7 @@ def helpers_of(plan: Plan) -> list[str]:
         + [LOAD_TURNED] * plain.by_dma
         + [LOAD_BLOCKS] * plain.blocks
         + [runs_version(LOAD_BLOCKS)] * plain.runs
+        + [LOAD_HEADS, TAKE_HEAD] * plain.heads
         + turning
     )
     found += [SPLIT] * (split.blocks or split.runs or split.bands)

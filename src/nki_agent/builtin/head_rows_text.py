@@ -1,0 +1,37 @@
+"""Text of the functions that load rows of all heads and take the columns of one."""
+
+LOAD_HEADS = '''def load_heads(src):
+    """Loads rows src [M, N], which hold all heads, into tiles [128, tile of M, N]."""
+    num_rows, cols = src.shape
+    num_tiles = (num_rows + PARTITIONS - 1) // PARTITIONS
+    tiles = nl.ndarray((PARTITIONS, num_tiles, cols), dtype=src.dtype, buffer=nl.sbuf)
+    load_blocks(tiles, src)
+    return tiles
+'''
+TURN_HEAD = '''def turn_head(dst, tiles, start, depth):
+    """Turns the columns of one head in tiles [128, tile of M, N] into dst [128, block of K, M]."""
+    num_rows = dst.shape[2]
+    for k0 in range(0, depth, PARTITIONS):
+        size = min(PARTITIONS, depth - k0)
+        cols = tiles[:, :, start + k0 : start + k0 + size]
+        # Tiles that are turned share a PSUM bank and leave it in one copy.
+        for g0 in range(0, num_rows, BANK):
+            group = min(BANK, num_rows - g0)
+            turned = nl.ndarray((size, 1, group), dtype=tiles.dtype, buffer=nl.psum)
+            for r0 in range(0, group, PARTITIONS):
+                rows = min(PARTITIONS, group - r0)
+                tile = cols[:rows, (g0 + r0) // PARTITIONS, :]
+                nisa.nc_transpose(dst=turned[:, 0, r0 : r0 + rows], data=tile)
+            block = k0 // PARTITIONS
+            nisa.tensor_copy(dst=dst[:size, block : block + 1, g0 : g0 + group], src=turned)
+'''
+TAKE_HEAD = '''def take_head(dst, tiles, start, num_rows):
+    """Copies the columns of one head to dst [128, tile of M, columns]; GpSimd has time."""
+    whole, rest = num_rows // PARTITIONS, num_rows % PARTITIONS
+    cols = tiles[:, :, start : start + dst.shape[2]]
+    gpsimd = nisa.engine.gpsimd
+    if whole:
+        nisa.tensor_copy(dst=dst[:, :whole, :], src=cols[:, :whole, :], engine=gpsimd)
+    if rest:
+        nisa.tensor_copy(dst=dst[:rest, whole, :], src=cols[:rest, whole, :], engine=gpsimd)
+'''
