@@ -37,6 +37,7 @@ from nki_agent.builtin.shortening import with_tiles
 from nki_agent.builtin.small_attention import SmallAttentionPlanner
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
 from nki_agent.builtin.stages import Group, StageKind
+from nki_agent.builtin.stored_operands import is_mixed
 from nki_agent.builtin.tile_steps import (
     Access,
     Activate,
@@ -80,7 +81,7 @@ class _Chain:
 # -- finding ---------------------------------------------------------------------------------------
 def _find(graph: Graph) -> list[_Chain]:
     users = graph.users()
-    products = [n for n in graph.nodes if n.op is Op.MATMUL and not n.loop]
+    products = [n for n in graph.nodes if n.op is Op.MATMUL and not (n.loop or is_mixed(graph, n))]
     found = (_match(graph, node, users) for node in products)
     return [chain for chain in found if chain is not None]
 

@@ -194,6 +194,8 @@ class MatmulPlan:
     """Whether one product takes two blocks of the depth: fp8 where the chip can."""
     is_step: bool = False
     """Whether it is one step of a loop over time, its outermost axis."""
+    is_mixed: bool = False
+    """Whether DMA widens an operand while it loads it."""
     is_w_first: bool = False
     """Whether w is loaded before x: it is there while an earlier stage still makes x."""
     has_short_rows: bool = False

@@ -58,6 +58,7 @@ from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.stages import Group, StageKind, divide
+from nki_agent.builtin.stored_operands import read_as_stored
 from nki_agent.builtin.symmetry import find_mirrors
 from nki_agent.builtin.total_rows import TotalPlanner
 from nki_agent.builtin.triangles import skip_zeros
@@ -89,7 +90,8 @@ def plan_kernel(
     captured = make_halves_apart(share_values(captured))
     captured = _without_softmax(captured, chip, choices)
     captured = make_across(patches_as_rows(hide_late(captured)))
-    captured, chains = turn_chains(reduce_in_order(captured), chip)
+    captured = read_as_stored(reduce_in_order(captured))
+    captured, chains = turn_chains(captured, chip)
     groups = keep_loops(captured, divide(captured.graphs, chains), chip)
 
     given = _Given(arguments, result_names, updates)

@@ -296,6 +296,9 @@ def helpers_of(plan: Plan) -> list[str]:
             case _:
                 pass
     turning, steps = plain.turning(), [steps_version(TURN)] * plain.steps
+    if any(isinstance(stage, MatmulPlan) and stage.is_mixed for stage in plan.stages):
+        # DMA widens rows on their way to be turned.
+        turning = [h.replace("dtype=src.dtype", "dtype=dst.dtype") for h in turning]
     if plan.leaving is Leaving.SCALAR:
         turning, steps = turning + steps, []
     if turning and plan.leaving is not Leaving.VECTOR:

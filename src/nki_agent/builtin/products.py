@@ -35,6 +35,7 @@ from nki_agent.builtin.plan import MatmulPlan, Stored, TransposePlan
 from nki_agent.builtin.product_epilogues import Levels, pace_epilogue
 from nki_agent.builtin.shortening import shorten
 from nki_agent.builtin.stages import Group
+from nki_agent.builtin.stored_operands import WIDENED, is_mixed
 from nki_agent.builtin.tile_steps import Access, Kind, Load, Size, Step, Store, Tile, loaded_dtype
 from nki_agent.builtin.titles import describe
 from nki_agent.chip.spec import ChipSpec
@@ -155,6 +156,7 @@ class MatmulPlanner:
             levels=levels,
             has_double_rows=dtype in FP8 and self.chip.generation >= GEN3,
             is_step=bool(self.group.loop),
+            is_mixed=is_mixed(self.graph, self.node),
             is_w_first=self._is_made(x_id) and not self._is_made(w_id),
             has_short_rows=max(n) * max(self.buffers[node].dtype.itemsize for node in self.outputs)
             < self.chip.dma_efficient_descriptor_bytes,
@@ -385,12 +387,15 @@ def short_rows(choices: Choices, dtype: DType, depth: Size, chip: ChipSpec) -> i
 
 
 def product_dtype(graph: Graph, node: Node) -> DType:
-    """The dtype of both operands.
+    """The dtype of both operands in SBUF.
 
     Raises:
         UnsupportedError: they differ, or are no floats.
     """
-    first, second = (graph[i].dtype for i in node.inputs)
+    dtypes = [graph[i].dtype for i in node.inputs]
+    # bfloat16 holds what DMA widens, unless the other operand asks for another float.
+    known = next((dtype for dtype in dtypes if dtype not in WIDENED), DType.BFLOAT16)
+    first, second = (known if dtype in WIDENED else dtype for dtype in dtypes)
     if first is not second or not first.is_float:
         raise UnsupportedError(
             node.origin,

@@ -17,6 +17,7 @@ from nki_agent.builtin.products import (
     short_rows,
 )
 from nki_agent.builtin.small_product_plan import SmallProductPlan
+from nki_agent.builtin.stored_operands import is_mixed
 from nki_agent.builtin.tile_steps import (
     Access,
     Kind,
@@ -43,7 +44,7 @@ class SmallProductPlanner(MatmulPlanner):
     def plan_small(self, choices: Choices) -> SmallProductPlan | None:
         """The plan; None where the products are large, few, or lie apart."""
         x_id, w_id = self.node.inputs
-        if self.group.loop or not self._is_small(x_id, w_id):
+        if self.group.loop or is_mixed(self.graph, self.node) or not self._is_small(x_id, w_id):
             return None
         dtype = product_dtype(self.graph, self.node)
         x_walks, w_walks = self._side(x_id), self._side(w_id)

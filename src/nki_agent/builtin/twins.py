@@ -99,6 +99,7 @@ def _join(first: MatmulPlan, second: MatmulPlan, made: Store) -> MatmulPlan | No
         second,
         title=f"{first.title} and {second.title}",
         levels=tuple(tuple(steps) for steps in levels),
+        is_mixed=first.is_mixed or second.is_mixed,
         twin=Twin(
             x=None if shares_x else first.x,
             w=None if shares_w else first.w,
