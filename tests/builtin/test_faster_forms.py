@@ -252,6 +252,7 @@ PRODUCTS = (
     Operator("volumes", "F.conv3d(x, y, padding=1)", ((2, 40, 4, 6, 7), (30, 40, 3, 3, 3))),
     Operator("convolution", "F.conv2d(x, y, padding=1)", ((2, 130, 9, 11), (70, 130, 3, 3))),
     Operator("depthwise", "F.conv2d(x, y, padding=1, groups=50)", ((4, 50, 9, 11), (50, 1, 3, 3))),
+    Operator("few outputs", "F.conv2d(x, y, padding=1)", ((2, 64, 9, 11), (30, 64, 3, 3))),
 )
 
 

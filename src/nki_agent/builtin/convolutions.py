@@ -178,6 +178,7 @@ class WindowPlanner:
             chip=self.chip,
             mixing=self.node.function,
             is_transposed=window.is_transposed,
+            reads_images=self._reads_images(),
         )
         if layers.mixing == "depthwise" and (found := self._in_lanes(layers, choices)) is not None:
             return found
@@ -189,7 +190,7 @@ class WindowPlanner:
             except UnsupportedError:
                 is_split = False  # both halves and the whole take too much room
         # Neighbouring lines are put in order before what follows reads another image.
-        is_ready = not (window.is_transposed or (tiling.lines_each > 1 and self._reads_images()))
+        is_ready = not (window.is_transposed or (tiling.lines_each > 1 and layers.reads_images))
         levels, product = self._epilogue(in_psum=is_ready, busy=tile_ns(layers, tiling))
         tile_pitch = share_tiles(layers) if tiling.lines_each == 1 else 0
         return ConvolutionPlan(
@@ -207,6 +208,7 @@ class WindowPlanner:
             stack=tiling.stack,
             band=band,
             lines_each=tiling.lines_each,
+            planes_each=tiling.planes_each,
             pitch=tile_pitch or tiling.pitch,
             tiles_each=self.chip.partitions // tile_pitch if tile_pitch else 1,
             tiles_moved=self._tiles_moved(spans, levels[-1]),
@@ -301,7 +303,9 @@ class WindowPlanner:
             return False
         blocks = -(-max(layers.channels_out) // self.chip.partitions)
         if not layers.is_transposed and len(layers.spans) <= PAIR:
-            return tiling.lines_each == 1 and tiling.steps * blocks >= SPLIT_USES_MIN
+            # A clamp may leave rows of almost nothing, whose error is that of usual sums.
+            is_safe = tiling.lines_each == 1 or not ends_in_clamp(self.graph, self.node.id)
+            return is_safe and tiling.steps * blocks >= SPLIT_USES_MIN
         times = SPLIT_PASSES * product_ns(layers, tiling)
         return HALVING_MARGIN * halving_ns(layers, tiling) <= times
 
@@ -319,7 +323,7 @@ class WindowPlanner:
             room = int(whole * (BAND_SHARE if tiling.lines_each == 1 else IMAGE_SHARE))
             planes = 1
             if len(layers.spans) > PAIR:
-                planes = layers.spans[0].kernel // tiling.stack[0]
+                planes = tiling.spans[0].kernel // tiling.stack[0]
             try:
                 self._require_weights(layers, tiling)
                 band = self._band(
@@ -340,7 +344,7 @@ class WindowPlanner:
         is_deep = layers.mixing != "depthwise"
         channels_out = self._size(self.node.id, 1) if not is_deep else layers.channels_out
         blocks = -(-max(layers.channels_in) // lanes)
-        outs = max(*channels_out, tiling.lines_each * tiling.pitch)
+        outs = max(*channels_out, tiling.sharing * tiling.pitch)
         needed = blocks * tiling.steps * outs * layers.dtype.itemsize
         room = int(self.chip.sbuf_usable_partition_bytes * WEIGHT_SHARE)
         if needed > room:

@@ -416,7 +416,7 @@ class ConvolutionPlan:
     band: int
     """Lines of the result that one load of the input serves."""
     lines_each: int
-    """Neighbouring lines of the result that share a product."""
+    """Neighbouring lines of a plane of the result that share a product."""
     pitch: int
     """Partitions from the channels of one such line to those of the next."""
     tensor_taps: int
@@ -426,6 +426,8 @@ class ConvolutionPlan:
     """What follows: for a block of output channels, for it in each image, and for a tile."""
     is_split: bool = False
     """Whether each float32 operand is a sum of two bfloat16 numbers."""
+    planes_each: int = 1
+    """Neighbouring planes of the result, as many lines of each of which share a product."""
     lanes: Lanes | None = None
     """Where there are such, images are no loop."""
     pool: Pooling | None = None

@@ -92,7 +92,8 @@ class BandPrinter:
     def _steps_down(self) -> tuple[int, int]:
         """Lines of the image between neighbours in a band, and of a band between results."""
         span = self.spans[LINES]
-        if self.stack[LINES] == span.kernel:
+        # Whole images are moved in long pieces, every other line is not.
+        if self.stack[LINES] == span.kernel and self.plan.planes_each == 1:
             return span.stride, 1
         return 1, span.stride
 

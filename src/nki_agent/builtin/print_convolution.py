@@ -230,10 +230,14 @@ class ConvolutionPrinter(BandPrinter):
             add(f"blocks.append(({', '.join(self._unpack_block())}))")
         with self.source.block("for i in range(num_images):"):
             if self.has_planes:
-                with self.source.block("for z in range(out_planes):"):
+                with self.source.block(f"for z in range({self._plane_steps()}):"):
                     self._image()
             else:
                 self._image()
+
+    def _plane_steps(self) -> str:
+        """How many times planes of the result are made."""
+        return "out_planes"
 
     def _open_block(self, start: str, stop: str) -> str:
         """The loop over blocks of output channels."""

@@ -27,6 +27,7 @@ class SharedLinesPrinter(ConvolutionPrinter):
         """`helpers` takes the functions of the stage, whose names begin with `prefix`."""
         super().__init__(plan, source, scope, helpers=helpers, prefix=prefix)
         self.each = plan.lines_each
+        self.sharing = plan.lines_each * plan.planes_each
         self.line_kernel = self.spans[LINES].kernel
         planes, lines, columns = self.spans
         self.spans = (planes, share_lines(lines, self.each), columns)
@@ -52,7 +53,7 @@ class SharedLinesPrinter(ConvolutionPrinter):
 
     def _all_rows(self) -> str:
         """Partitions of what follows: lines side by side, or those of one line."""
-        return str(self.each * self.pitch) if self.plan.product.in_psum else "outs"
+        return str(self.sharing * self.pitch) if self.plan.product.in_psum else "outs"
 
     def _open_block(self, start: str, stop: str) -> str:
         return f"for o0 in range({start}, {stop}, {self.pitch}):"
@@ -84,12 +85,12 @@ class SharedLinesPrinter(ConvolutionPrinter):
         text = self._region(step.access, step.dst, is_store=False)
         self.steps.allocate(step.dst)
         add(f"nisa.memset(dst={name}, value=0.0)")
-        with self.source.block(f"for r in range({self.each}):"):
+        with self.source.block(f"for r in range({self.sharing}):"):
             first = scaled("r", self.pitch)
             add(f"nisa.dma_copy(dst={name}[{first} : {first} + outs], src={text})")
 
     def _tile_loops(self, body: Source, printer: StepPrinter) -> None:
-        add, each, pitch = body.add, self.each, self.pitch
+        add, each, all_rows = body.add, self.each, self.sharing * self.pitch
         in_order = not self.plan.product.in_psum
         body.note("Tiles of equally many groups of whole lines.")
         add(f"rows = {self._all_rows()}")
@@ -99,9 +100,9 @@ class SharedLinesPrinter(ConvolutionPrinter):
         with body.block("for q0 in range(0, lines, tile_lines):"):
             add("count, j0, width = min(tile_lines, lines - q0), 0, out_width")
             name = "sums" if in_order else "product"
-            shape = f"({each * pitch}, count * width)"
+            shape = f"({all_rows}, count * width)"
             add(f"{name} = nl.ndarray({shape}, dtype=nl.float32, buffer=nl.psum)")
-            add(f"window = {name}.reshape(({each * pitch}, count, width))")
+            add(f"window = {name}.reshape(({all_rows}, count, width))")
             with body.block("for s in range(len(steps)):"):
                 self._multiply(body)
             add(f"num_lines = min(count * {each}, out_lines - q0 * {each})")
@@ -149,31 +150,23 @@ class SharedLinesPrinter(ConvolutionPrinter):
     def _define_load_weights(self) -> None:
         body = Source(depth=1)
         add = body.add
-        planes, wide = self.spans[PLANES].kernel, self.spans[COLUMNS].kernel
-        shift = self.each - 1
-        taps = self.line_kernel * wide
-        depth = scaled("depth", planes)
         add('"""Rows of weights [out, in * taps] as an operand [in, line * out] for each step."""')
         add("outs = weight.shape[0]")
-        add(f"tile = nl.ndarray((outs, {depth}, {taps}), dtype=weight.dtype, buffer=nl.sbuf)")
-        add("nisa.dma_copy(dst=tile, src=weight)")
-        body.note("Zeros on both sides, for the lines of a group that do not reach a tap.")
-        all_taps = (self.line_kernel + 2 * shift) * wide
-        add(f"wide = nl.ndarray((outs, {depth}, {all_taps}), dtype=weight.dtype, buffer=nl.sbuf)")
-        add("nisa.memset(dst=wide, value=0.0)")
-        add(f"nisa.tensor_copy(dst=wide[:, :, {shift * wide} : {shift * wide + taps}], src=tile)")
-        add(self._new_weights(str(self.each * self.pitch)))
+        planes, all_taps = self._widen(body)
+        add(self._new_weights(str(self.sharing * self.pitch)))
         add("nisa.memset(dst=weights, value=0.0)")
         with body.block("for s in range(len(steps)):"):
             add(self._unpack())
             add("channels = min(PARTITIONS, depth - c0)")
             add(f"size = {self._size()}")
-            with body.block(f"for r in range({self.each}):"):
+            with body.block(f"for r in range({self.sharing}):"):
                 add("turned = nl.ndarray((size, outs), dtype=weight.dtype, buffer=nl.psum)")
+                wide = self.spans[COLUMNS].kernel
+                plane, line = self._first_taps()
                 offset = plus(
                     scaled("c0", planes * all_taps),
-                    scaled(self._tap("p"), all_taps),
-                    scaled(f"({plus(self._tap('k'), str(shift))} - r)", wide),
+                    scaled(plane, all_taps),
+                    scaled(line, wide),
                     self._tap("j"),
                 )
                 pattern = [f"[{scaled('depth', planes * all_taps)}, outs]"]
@@ -190,3 +183,22 @@ class SharedLinesPrinter(ConvolutionPrinter):
                 add(self._keep_weights(f"{first} : {first} + outs"))
         add("return weights")
         self._define("load_weights", ["weight", "steps", "depth"], body)
+
+    def _first_taps(self) -> tuple[str, str]:
+        """The planes and lines of the widened weights from which on line r of a group has them."""
+        return self._tap("p"), f"({plus(self._tap('k'), str(self.each - 1))} - r)"
+
+    def _widen(self, body: Source) -> tuple[int, int]:
+        """Zeros beside the weights of each channel; how many planes these are, and taps of each."""
+        add, shift = body.add, self.each - 1
+        planes, wide = self.spans[PLANES].kernel, self.spans[COLUMNS].kernel
+        taps = self.line_kernel * wide
+        depth = scaled("depth", planes)
+        add(f"tile = nl.ndarray((outs, {depth}, {taps}), dtype=weight.dtype, buffer=nl.sbuf)")
+        add("nisa.dma_copy(dst=tile, src=weight)")
+        body.note("Zeros on both sides, for the lines of a group that do not reach a tap.")
+        all_taps = (self.line_kernel + 2 * shift) * wide
+        add(f"wide = nl.ndarray((outs, {depth}, {all_taps}), dtype=weight.dtype, buffer=nl.sbuf)")
+        add("nisa.memset(dst=wide, value=0.0)")
+        add(f"nisa.tensor_copy(dst=wide[:, :, {shift * wide} : {shift * wide + taps}], src=tile)")
+        return planes, all_taps

@@ -58,6 +58,7 @@ from nki_agent.builtin.print_resident import ResidentPrinter, resident_helpers
 from nki_agent.builtin.print_resident_rows import ResidentRowsPrinter, resident_rows_helpers
 from nki_agent.builtin.print_rows import FLAT_HELPER, PACKED_HELPER, TIME, RowsPrinter
 from nki_agent.builtin.print_shared_lines import SharedLinesPrinter
+from nki_agent.builtin.print_shared_planes import SharedPlanesPrinter
 from nki_agent.builtin.print_shared_tiles import SharedTilesPrinter
 from nki_agent.builtin.print_short_products import (
     ShortProductPrinter,
@@ -360,6 +361,8 @@ def _convolution_printer(plan: ConvolutionPlan) -> type[ConvolutionPrinter] | ty
         return PooledPrinter
     if plan.tiles_each > 1:
         return SharedTilesPrinter
+    if plan.planes_each > 1:
+        return SharedPlanesPrinter
     return SharedLinesPrinter if plan.lines_each > 1 else ConvolutionPrinter
 
 

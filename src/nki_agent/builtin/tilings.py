@@ -35,6 +35,8 @@ class Layers:
     chip: ChipSpec
     mixing: str
     is_transposed: bool
+    reads_images: bool = False
+    """Whether what follows the sum reads values of single pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,12 @@ class Tiling:
     stack: tuple[int, ...]
     pitch: int = 0
     """Partitions between the lines of one product."""
+    planes_each: int = 1
+
+    @property
+    def sharing(self) -> int:
+        """Lines that share a product, of all planes that do."""
+        return self.lines_each * self.planes_each
 
     @property
     def steps(self) -> int:
@@ -69,7 +77,8 @@ def _candidates(layers: Layers) -> Iterator[Tiling]:
         yield Tiling(lines_each=1, spans=spans, stack=_stack_phases(spans, room))
         return
     pitch = _pitch(layers)
-    for each in range(1, layers.chip.partitions // pitch + 1 if pitch else PAIR):
+    most = layers.chip.partitions // pitch if pitch else 1
+    for each in range(1, most + 1):
         moved = spans
         if each > 1:
             moved = (*spans[:-PAIR], share_lines(spans[-PAIR], each), spans[-1])
@@ -78,6 +87,19 @@ def _candidates(layers: Layers) -> Iterator[Tiling]:
             stacks.append(tuple(s.kernel for s in moved))
         for stack in stacks:
             yield Tiling(lines_each=each, spans=moved, stack=stack, pitch=pitch if each > 1 else 0)
+    if most >= QUARTERS and may_share_planes(layers):
+        planes, lines = (share_lines(span, PAIR) for span in spans[:PAIR])
+        moved = (planes, lines, spans[-1])
+        stack = _stack(moved, room)
+        yield Tiling(lines_each=PAIR, planes_each=PAIR, spans=moved, stack=stack, pitch=pitch)
+
+
+def may_share_planes(layers: Layers) -> bool:
+    """Whether lines of two planes may share a product: they read most planes together."""
+    if len(layers.spans) <= PAIR or layers.reads_images:
+        return False
+    planes = layers.spans[0]
+    return planes.stride == planes.dilation == 1 < planes.kernel and min(planes.num_out) > 1
 
 
 def _pitch(layers: Layers) -> int:
@@ -171,7 +193,8 @@ def halving_ns(layers: Layers, tiling: Tiling) -> float:
     lines = 1
     if len(tiling.spans) >= PAIR and not layers.is_transposed:
         span = tiling.spans[-PAIR]
-        lines = 1 if tiling.stack[-PAIR] == span.kernel else span.stride
+        is_thin = tiling.stack[-PAIR] == span.kernel and tiling.planes_each == 1
+        lines = 1 if is_thin else span.stride
     columns = max(tiling.spans[-1].num_in if tiling.stack[-1] == 1 else tiling.spans[-1].num_out)
     # Rounded to the first half, which is then subtracted: two operands from SBUF.
     return lines * columns * PAIR / layers.chip.gpsimd_clock_ghz
@@ -199,12 +222,14 @@ def _estimate_ns(layers: Layers, tiling: Tiling) -> float:
     passes = chip.matmul_fp32_passes if layers.dtype is DType.FLOAT32 else 1
     channels_in, channels_out = layers.channels_in[index], layers.channels_out[index]
     blocks = -(-channels_in // chip.partitions) * -(-channels_out // chip.partitions)
-    columns = pixels[index] / tiling.lines_each
+    columns = pixels[index] / tiling.sharing
     product_ns = columns * tiling.steps * blocks * passes / chip.tensor_clock_ghz
     width = layers.spans[-1].num_out[index] * itemsize
     copies = math.prod(tiling.stack)
     inputs = math.prod(span.num_in[index] for span in layers.spans) * layers.images[index]
+    inputs = inputs // tiling.planes_each
     is_strided = tiling.lines_each > 1 and tiling.stack[-PAIR] == tiling.spans[-PAIR].kernel
+    is_strided = is_strided and tiling.planes_each == 1
     lines = is_strided or tiling.stack[-1] > 1
     loaded = _transfer_ns(chip, channels_in * copies, inputs * itemsize, width if lines else None)
     stored = _transfer_ns(chip, channels_out, pixels[index] * itemsize, None)
