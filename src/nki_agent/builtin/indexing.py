@@ -19,6 +19,8 @@ FEW_COLS = 16
 """Up to so many columns are scattered by comparisons with positions."""
 EXACT_MAX = 2**24
 """Indices are computed in float32, which holds whole numbers up to here."""
+LOW = 2
+"""How much lower than wide matrices are that lie one below the other, or the other way around."""
 PAIR = 2
 Index = Ref | None
 
@@ -165,7 +167,7 @@ def product_by_row(rules: Rules, x: Ref, weights: Ref) -> Ref | None:
     """Rows of x, each times the matrix that its index names; None if it is another product.
 
     Every matrix is multiplied with all rows, and each row takes its own result: matrices are few,
-    and copies of them, one for each row, would be many.
+    and copies of them, one for each row, would be many. Low matrices are one below the other.
     """
     builder, node = rules.builder, rules.node(weights)
     if node.op is not Op.PICK or node.function != "take_rows":
@@ -175,6 +177,8 @@ def product_by_row(rules: Rules, x: Ref, weights: Ref) -> Ref | None:
     by_row = rules.node(x).shape == (count, 1, depth) and index.shape == (count,)
     if not by_row or len(table.shape) != len(node.shape) or table.shape[0] > count:
         return None
+    if rules.agreed.agree(LOW * depth <= node.shape[2]):
+        return _stacked_product(rules, x, Ref(table.id), Ref(index.id))
     walk = rules.node(x).strides or contiguous_strides(rules.node(x).shape)
     rows = builder.view(
         builder.base_of(x.id),
@@ -182,11 +186,61 @@ def product_by_row(rules: Rules, x: Ref, weights: Ref) -> Ref | None:
         strides=(walk[0], walk[2]),
         offset=rules.node(x).offset,
     )
-    every = Ref(builder.matmul(rows, table.id, table.dtype))
-    number = rules.add(
-        rules.mul(Ref(index.id), float(count)), Ref(builder.iota((count,), steps=(1,)))
-    )
+    if rules.agreed.agree(LOW * node.shape[2] <= depth):
+        every = _beside(rules, rows, Ref(table.id))
+        number = rules.add(Ref(index.id), Ref(builder.iota((count,), steps=(table.shape[0],))))
+    else:
+        every = Ref(builder.matmul(rows, table.id, table.dtype))
+        number = rules.add(
+            rules.mul(Ref(index.id), float(count)), Ref(builder.iota((count,), steps=(1,)))
+        )
     return _pick(rules, "take_rows", [every, number], (count, 1, node.shape[2]))
+
+
+def _beside(rules: Rules, rows: int, table: Ref) -> Ref:
+    """The products with narrow matrices, which are laid side by side first: rows meet them once."""
+    builder = rules.builder
+    matrices, depth, cols = rules.node(table).shape
+    turned = stored_by_row(rules, Ref(builder.permute(table.id, (1, 0, 2))))
+    wide = builder.view(turned.id, shape=(depth, matrices * cols), strides=(matrices * cols, 1))
+    count = builder.nodes[rows].shape[0]
+    every = builder.matmul(rows, wide, rules.node(table).dtype)
+    return Ref(
+        builder.view(every, shape=(count, matrices, cols), strides=(matrices * cols, cols, 1))
+    )
+
+
+def _stacked_product(rules: Rules, x: Ref, table: Ref, index: Ref) -> Ref:
+    """Each row of x before the matrix that it meets, and zeros before the others."""
+    builder = rules.builder
+    (matrices, depth, cols), (count, *_) = rules.node(table).shape, rules.node(x).shape
+
+    def seen(node_id: int, *shape: int) -> Ref:
+        return Ref(
+            builder.view(builder.base_of(node_id), shape=shape, strides=contiguous_strides(shape))
+        )
+
+    number = seen(builder.iota((matrices,), steps=(1,)), 1, matrices, 1)
+    is_met = rules.binary("equal", seen(stored_by_row(rules, index).id, count, 1, 1), number)
+    rows = rules.where(is_met, _every_result(rules, x, index, matrices) or x, 0.0)
+    product = builder.matmul(
+        seen(rows.id, count, matrices * depth).id,
+        seen(table.id, matrices * depth, cols).id,
+        rules.node(table).dtype,
+    )
+    return seen(product, count, 1, cols)
+
+
+def _every_result(rules: Rules, x: Ref, index: Ref, matrices: int) -> Ref | None:
+    """Results of matrices side by side, of which x takes those that the same index names."""
+    nodes, node = rules.builder.nodes, rules.node(x)
+    if node.op is not Op.PICK or node.function != "take_rows":
+        return None
+    every, number = (nodes[i] for i in node.inputs)
+    is_beside = every.op is Op.VIEW and nodes[every.inputs[0]].op is Op.MATMUL
+    if not is_beside or every.shape[1] != matrices or index.id not in number.inputs:
+        return None
+    return Ref(every.id)
 
 
 # -- putting and adding ---------------------------------------------------------------------------
