@@ -31,15 +31,12 @@ NUM_SUMS_MAX = 2
 NAMES = ("sums", "marks")
 
 
-def join_sums(
-    stages: Sequence[Stage], *, kept: Collection[str], chip: ChipSpec
-) -> tuple[list[Stage], list[str]]:
-    """The stages with such sums in the passes, and the tensors that then are not there.
+def join_sums(stages: Sequence[Stage], *, kept: Collection[str], chip: ChipSpec) -> list[Stage]:
+    """The stages with such sums in the passes.
 
     `kept` are tensors that the kernel returns.
     """
     found = list(stages)
-    gone: list[str] = []
     for fold in stages:
         if not isinstance(fold, FoldPlan) or not _is_plain(fold, chip):
             continue
@@ -53,10 +50,8 @@ def join_sums(
                 continue
             found[index] = joined
             found.remove(fold)
-            if not _has_moves(joined, fold.source.tensor):
-                gone.append(fold.source.tensor)
             break
-    return found, gone
+    return found
 
 
 def _is_plain(fold: FoldPlan, chip: ChipSpec) -> bool:
@@ -114,11 +109,6 @@ def _moves(step: Step, fold: FoldPlan) -> bool:
             return step.access == fold.source
         case _:
             return False
-
-
-def _has_moves(plan: RowsPlan, tensor: str) -> bool:
-    moves = [s for s in plan.steps if isinstance(s, Load | Store)]
-    return any(move.access.tensor == tensor for move in moves)
 
 
 def _own_tiles(plan: RowsPlan, dtype: DType) -> tuple[Tile, Tile]:

@@ -6,6 +6,7 @@ so that several taps lie side by side on them, each a copy of the input moved by
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -182,13 +183,7 @@ class WindowPlanner:
         )
         if layers.mixing == "depthwise" and (found := self._in_lanes(layers, choices)) is not None:
             return found
-        tiling, band = self._tile(layers, choices, copies=1)
-        is_split = choices.split_products and self._gains_by_halves(layers, tiling)
-        if is_split:
-            try:
-                tiling, band = self._tile(layers, choices, copies=PAIR)
-            except UnsupportedError:
-                is_split = False  # both halves and the whole take too much room
+        tiling, band, is_split = self._tile_halves(layers, choices)
         # Neighbouring lines are put in order before what follows reads another image.
         is_ready = not (window.is_transposed or (tiling.lines_each > 1 and layers.reads_images))
         levels, product = self._epilogue(in_psum=is_ready, busy=tile_ns(layers, tiling))
@@ -217,6 +212,15 @@ class WindowPlanner:
             levels=levels,
             is_split=is_split,
         )
+
+    def _tile_halves(self, layers: Layers, choices: Choices) -> tuple[Tiling, int, bool]:
+        """Tiling and band, and whether products are of halves."""
+        tiling, band = self._tile(layers, choices, copies=1)
+        if choices.split_products and self._gains_by_halves(layers, tiling):
+            # Both halves and the whole may take too much room.
+            with contextlib.suppress(UnsupportedError):
+                return *self._tile(layers, choices, copies=PAIR), True
+        return tiling, band, False
 
     def _tiles_moved(self, spans: Sequence[Span], steps: Sequence[Step]) -> int:
         """How many tiles of whole lines make a transfer that is worth its start."""

@@ -143,7 +143,6 @@ def _plan_groups(
     new = {name: make_name(f"new_{name}", taken) for name in given.updates}
 
     loops = _loops(captured, groups)
-    gone: list[str] = []
 
     def plan_stages() -> tuple[dict[int, Stored], list[Stage]]:
         final = (*result_names, *new.values())
@@ -155,13 +154,7 @@ def _plan_groups(
         names |= _regions(captured, names)
         planned = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
         if not loops:
-            planned, gone[:] = join_pools(planned, kept=final, chip=chip)
-            planned, twins = join_twins(planned, kept=final, chip=chip, choices=choices)
-            gone.extend(twins)
-            planned = skip_zeros(join_riders(planned, chip=chip, choices=choices))
-            planned, summed = join_sums(find_mirrors(planned), kept=final, chip=chip)
-            planned = store_copies(fold_rows(planned, chip=chip))
-            gone.extend(summed)
+            planned = _join_stages(planned, kept=final, chip=chip, choices=choices)
         return names, planned
 
     names, stages = plan_stages()
@@ -175,7 +168,7 @@ def _plan_groups(
         buffers=tuple(
             replace(b, is_result=b.name in result_names)
             for b in _buffers(captured, groups, names, relaid)
-            if b.name not in {*own, *gone} and b.name in touched
+            if b.name not in own and b.name in touched
         ),
         results=result_names,
         updates=tuple((name, made) for name, made in new.items() if name != made),
@@ -185,6 +178,17 @@ def _plan_groups(
         partitions=chip.partitions,
         bank_cols=chip.psum_bank_bytes // DType.FLOAT32.itemsize,
     )
+
+
+def _join_stages(
+    stages: list[Stage], *, kept: Collection[str], chip: ChipSpec, choices: Choices
+) -> list[Stage]:
+    """The stages with those in one that can share a pass; `kept` are tensors that are returned."""
+    found = join_pools(stages, kept=kept, chip=chip)
+    found = join_twins(found, kept=kept, chip=chip, choices=choices)
+    found = find_mirrors(skip_zeros(join_riders(found, chip=chip, choices=choices)))
+    found = join_sums(found, kept=kept, chip=chip)
+    return store_copies(fold_rows(found, chip=chip))
 
 
 def _beside(own: Collection[str], results: tuple[str, ...]) -> tuple[str, ...]:

@@ -21,10 +21,8 @@ from nki_agent.isa.dtype import DType
 from nki_agent.isa.enums import Engine
 
 
-def join_pools(
-    stages: Sequence[Stage], *, kept: Collection[str], chip: ChipSpec
-) -> tuple[list[Stage], list[str]]:
-    """The stages with each such pool in its convolution, and the tensors that then are not there.
+def join_pools(stages: Sequence[Stage], *, kept: Collection[str], chip: ChipSpec) -> list[Stage]:
+    """The stages with each such pool in its convolution.
 
     `kept` are tensors that the kernel returns.
     """
@@ -48,7 +46,7 @@ def join_pools(
             joined[index] = found
             gone.append(made)
     left = [joined.get(index, stage) for index, stage in enumerate(stages)]
-    return [s for s in left if not (isinstance(s, PoolPlan) and s.x in gone)], gone
+    return [s for s in left if not (isinstance(s, PoolPlan) and s.x in gone)]
 
 
 def _only_result(plan: ConvolutionPlan) -> str:

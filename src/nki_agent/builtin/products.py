@@ -125,8 +125,7 @@ class MatmulPlanner:
             minor_stride(self.captured, w_id, -1),
             is_left=False,
         )
-        m = group_size(space.rows, space.sizes)
-        n = tuple(s[-1] for s in space.sizes)
+        m, n = group_size(space.rows, space.sizes), tuple(s[-1] for s in space.sizes)
         levels, product = self._epilogue(space)
         levels = self._paced(levels, choices, cols=max(n), depth=max(k))
         each = short_rows(choices, dtype, k, self.chip)

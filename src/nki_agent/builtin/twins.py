@@ -32,13 +32,12 @@ from nki_agent.isa.dtype import DType
 
 def join_twins(
     stages: Sequence[Stage], *, kept: Collection[str], chip: ChipSpec, choices: Choices
-) -> tuple[list[Stage], list[str]]:
-    """The stages with such products in one, and the tensors that then are not there.
+) -> list[Stage]:
+    """The stages with such products in one.
 
     `kept` are tensors that the kernel returns.
     """
     found = list(stages)
-    gone: list[str] = []
     for first in stages:
         made = _only_result(first)
         if not isinstance(first, MatmulPlan) or made is None or made.access.tensor in kept:
@@ -50,8 +49,7 @@ def join_twins(
         if joined is not None and _fits(joined, chip, choices):
             found[found.index(second)] = joined
             found.remove(first)
-            gone.append(made.access.tensor)
-    return found, gone
+    return found
 
 
 def _only_result(stage: Stage) -> Store | None:

@@ -277,11 +277,10 @@ def _evaluate(
     as_json: bool,
 ) -> ExitCode:
     require_packages()
-    module = importlib.import_module("nki_agent.train.evaluate")
-    weights = importlib.import_module("nki_agent.train.weights")
-    benches = importlib.import_module("nki_agent.train.benches")
-    writer = importlib.import_module("nki_agent.train.writer")
-    arguments = importlib.import_module("nki_agent.train.arguments")
+    module, weights, benches, writer, arguments = (
+        importlib.import_module(f"nki_agent.train.{name}")
+        for name in ("evaluate", "weights", "benches", "writer", "arguments")
+    )
     part = ModelPart(path=str(path / "model" if (path / "model").is_dir() else path))
     weights.require_model(part)
     part = msgspec.structs.replace(part, dtype=weights.find_dtype(Path(part.path)))
@@ -297,8 +296,7 @@ def _evaluate(
         shelf = Shelf(corpus, folder=Path(folder))
         rows = module.choose(shelf.list_split(choice.split), choice.tasks, seed=choice.seed)
         template = weights.load_template(part)
-        remembered = retries.remembered
-        way = benches.make_way(generation, template, target=target, remembered=remembered)
+        way = benches.make_way(generation, template, target=target, remembered=retries.remembered)
         model = weights.load_model(part)
         weights.require_vocabulary(model, way.template)
         bench = benches.make_bench(
