@@ -91,8 +91,8 @@ class GrpoPlan(Part, frozen=True, kw_only=True):
 class EvaluationPlan(Part, frozen=True, kw_only=True):
     """How models are measured."""
 
-    turns: int = 10
-    """Replies in the loop, as many as the agent has by default."""
+    turns: int = 8
+    """Replies in the loop: as many as 40 minutes a seed leave time for."""
     remembered: int = 1
     """Replies of its own that a model reads again, as in the dialogues that it was taught."""
     temperature: float = 0.6
