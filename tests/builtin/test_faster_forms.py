@@ -537,3 +537,14 @@ def test_halves_are_left_where_they_save_nothing(
     verdict = solve(task)
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
     assert text not in write_kernel(task, Target.TRN2)
+
+
+def test_number_of_each_row_is_loaded_once_for_all_columns(
+    make_task: MakeTask, solve: Solve
+) -> None:
+    operator = Operator("scaled", "(x @ y) * z[:, None]", ((300, 64), (64, 1100), (300,)))
+    task = make_task(operator.source("float32"))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    kernel = write_kernel(task, Target.TRN2)
+    assert kernel.index("dma_copy(dst=z_row") < kernel.index("for n0 in range(")

@@ -219,6 +219,10 @@ class MatmulPrinter:
         last = 2 + self.plan.is_split
         source.add(f"rows, num_cols = x_turned.shape[{last}], w_kept.shape[{last}]")
         self._begin_rows(source)
+        steps = self.plan.levels[self.last]
+        once = [step for step in steps if isinstance(step, Load) and step.dst.kind is Kind.ROW]
+        for load in once:
+            self._step_in_part(load, printer)
         if self.plan.is_mirrored:
             source.note("Columns before the diagonal are the mirror of those behind it.")
         first = "first" if self.plan.is_mirrored else "0"
@@ -226,8 +230,9 @@ class MatmulPrinter:
             source.add("cols = min(BANK, num_cols - n0)")
             self._multiply_rows(source)
             self._begin_block(source, printer)
-            for step in self.plan.levels[self.last]:
-                self._step_in_part(step, printer)
+            for step in steps:
+                if step not in once:
+                    self._step_in_part(step, printer)
         self._end_rows(source)
         self._add_multiply(source, scope)
 
