@@ -35,3 +35,22 @@ TAKE_HEAD = '''def take_head(dst, tiles, start, num_rows):
     if rest:
         nisa.tensor_copy(dst=dst[:rest, whole, :], src=cols[:rest, whole, :], engine=gpsimd)
 '''
+LOAD_PAGES = '''def load_pages(pages, places):
+    """Loads pages [P, Z, N] by their numbers [1, U], one after the other, into tiles as above."""
+    length, cols = pages.shape[1:]
+    num_rows = places.shape[1] * length
+    num_tiles = (num_rows + PARTITIONS - 1) // PARTITIONS
+    tiles = nl.ndarray((PARTITIONS, num_tiles, cols), dtype=pages.dtype, buffer=nl.sbuf)
+    for u in range(places.shape[1]):
+        page = pages.select(0, places[:, u : u + 1])
+        done = 0
+        while done < length:
+            # A page may end in another tile than it begins.
+            tile, first = (u * length + done) // PARTITIONS, (u * length + done) % PARTITIONS
+            rows = min(PARTITIONS - first, length - done)
+            nisa.dma_copy(
+                dst=tiles[first : first + rows, tile, :], src=page[done : done + rows, :]
+            )
+            done += rows
+    return tiles
+'''

@@ -12,6 +12,7 @@ from math import prod
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
+from nki_agent.builtin.paged_plan import Pages
 from nki_agent.builtin.reorder_plan import ReorderPlan
 from nki_agent.builtin.resident_plan import Resident
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
@@ -345,6 +346,8 @@ class AttentionPlan:
     slope: Slope | None = None
     cap: Cap | None = None
     """What keeps turned scores so small that no maximum is taken off."""
+    pages: Pages | None = None
+    """Where keys and values are tables of pages, whose rows are loaded for all heads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

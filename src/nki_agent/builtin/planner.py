@@ -32,6 +32,7 @@ from nki_agent.builtin.lookup_rows import LookupPlanner
 from nki_agent.builtin.lookups import join_lookups
 from nki_agent.builtin.loop_stages import keep_loops, plan_loop
 from nki_agent.builtin.matching import find_attention
+from nki_agent.builtin.paging import join_pages
 from nki_agent.builtin.patches import patches_as_rows
 from nki_agent.builtin.picks import plan_pick
 from nki_agent.builtin.plan import (
@@ -188,6 +189,7 @@ def _join_stages(
     found = join_twins(found, kept=kept, chip=chip, choices=choices)
     found = find_mirrors(skip_zeros(join_riders(found, chip=chip, choices=choices)))
     found = join_sums(found, kept=kept, chip=chip)
+    found = join_pages(found, kept=kept, chip=chip)
     return store_copies(fold_rows(found, chip=chip))
 
 

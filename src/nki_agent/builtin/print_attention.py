@@ -77,9 +77,10 @@ class AttentionPrinter(AttentionParts):
         queries, keys = ("num_queries", plan.queries), ("num_keys", plan.keys)
         depth, value = ("depth", plan.depth), ("value_depth", plan.value_depth)
         self.q = self._regions((queries, depth), plan.q)
-        self.k_access = swap_axes(plan.k)
-        self.k = self._regions((keys, depth), self.k_access)
-        self.v = self._regions((keys, value), plan.v)
+        if plan.pages is None:
+            self.k_access = swap_axes(plan.k)
+            self.k = self._regions((keys, depth), self.k_access)
+            self.v = self._regions((keys, value), plan.v)
         self.out = self._regions((queries, value), plan.out)
         self.around = Regions(self.source, self.scope, self.loops.axes(queries, keys))
         for steps in plan.levels:
@@ -303,8 +304,6 @@ class AttentionPrinter(AttentionParts):
 
     def _load_turned(self, name: str, text: str) -> str:
         """The call that loads queries or keys with their depth on the partitions."""
-        if self.plan.loads_rows:
-            return self.heads.turn(name)
         if self.plan.loads_turned:
             return f"load_turned({name}, {text})"
         return call_loader(name, text, self.plan.rows_each)
@@ -314,7 +313,9 @@ class AttentionPrinter(AttentionParts):
         self._fill_beside("q_turned")
         every = Window(count="num_queries")
         text = self.q.text(layout_of(self.plan.q), self.loops.windows(every, Window(count="depth")))
-        self.source.add(self._load_turned("q_turned", text))
+        in_rows = self.plan.loads_rows and self.plan.pages is None
+        load = self._load_turned("q_turned", text)
+        self.source.add(self.heads.turn("q_turned") if in_rows else load)
 
     def _fill_beside(self, name: str) -> None:
         """What lies beside the depth of queries or keys: positions, and what they are times."""
@@ -342,7 +343,9 @@ class AttentionPrinter(AttentionParts):
         self.source.note("Keys with their depth on the partitions, values with the keys there.")
         self._tile(self.source, "k_turned", "(PARTITIONS, depth_tiles, num_keys)", self.dtype)
         self._fill_beside("k_turned")
-        if not self.plan.is_shared:
+        if self.plan.loads_rows:
+            self.source.add(self.heads.turn("k_turned"))
+        elif not self.plan.is_shared:
             text = self.k.text(
                 layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
             )
@@ -350,12 +353,18 @@ class AttentionPrinter(AttentionParts):
         shape, part = "(PARTITIONS, key_tiles, value_depth)", "v_kept"
         if self.plan.scale is not None:
             shape, part = "(PARTITIONS, key_tiles, value_depth + 1)", "v_kept[:, :, :value_depth]"
+        if self.plan.pages is not None and self.plan.scale is None:
+            self.source.add(f"v_kept = {self.heads.view()}")
+            return
         self._tile(self.source, "v_kept", shape, self.value_dtype)
-        text = self.v.text(
-            layout_of(self.plan.v), self.loops.windows(whole, Window(count="value_depth"))
-        )
-        load = f"load_{'runs' if self.plan.has_runs else 'blocks'}({part}, {text})"
-        self.source.add(self.heads.take(part) if self.plan.loads_rows else load)
+        if self.plan.loads_rows:
+            self.source.add(self.heads.take(part))
+        else:
+            text = self.v.text(
+                layout_of(self.plan.v), self.loops.windows(whole, Window(count="value_depth"))
+            )
+            kind = "runs" if self.plan.has_runs else "blocks"
+            self.source.add(f"load_{kind}({part}, {text})")
         if self.plan.is_shared:
             self._turn_values(part)
         if self.plan.scale is not None:

@@ -6,6 +6,7 @@ time; whole rows are as long as all heads together.
 
 from __future__ import annotations
 
+from nki_agent.builtin.paged_plan import Pages
 from nki_agent.builtin.plan import AttentionPlan
 from nki_agent.builtin.print_products import Loops, swap_axes
 from nki_agent.builtin.regions import access_pattern, times
@@ -25,6 +26,9 @@ class HeadRows:
     def load(self) -> None:
         """Rows of queries, keys and values, before the loop over the heads."""
         plan = self.plan
+        if plan.pages is not None:
+            self._load_pages(plan.pages)
+            return
         self.source.note("Rows hold all heads: one load for all, of long runs of memory.")
         for name, access, rows, cols in (
             ("q", plan.q, ("num_queries", plan.queries), ("depth", plan.depth)),
@@ -41,6 +45,27 @@ class HeadRows:
     def take(self, part: str) -> str:
         """The call that takes the values of the current head."""
         return f"take_head({part}, v_rows, {self.loops.names[-1]} * value_depth, num_keys)"
+
+    def view(self) -> str:
+        """The values of the current head, where they lie."""
+        start = f"{self.loops.names[-1]} * value_depth"
+        return f"v_rows[:, :, {start} : {start} + value_depth]"
+
+    def _load_pages(self, pages: Pages) -> None:
+        """Keys and values of all heads of a sequence."""
+        add, name = self.source.add, self.loops.names[0]
+        length = self.scope.size(pages.length)
+        self.source.note("Pages hold the rows of all heads, and are loaded by their numbers.")
+        add(f"num_pages = num_keys // {length}")
+        add("places = nl.ndarray((1, num_pages), dtype=nl.int32, buffer=nl.sbuf)")
+        index = f"{pages.index}.reshape((num_{name}, num_pages))[{name} : {name} + 1, :]"
+        add(f"nisa.dma_copy(dst=places, src={index})")
+        for part, tensor, row in (
+            ("k", self.plan.k.tensor, pages.key_row),
+            ("v", self.plan.v.tensor, pages.value_row),
+        ):
+            shape = f"({tensor}.shape[0], {length}, {self.scope.size(row)})"
+            add(f"{part}_rows = load_pages({tensor}.reshape({shape}), places)")
 
     def _region(self, access: Access, rows: tuple[str, Size], cols: tuple[str, Size]) -> str:
         """All columns of all heads of the current batch."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
-from nki_agent.builtin.head_rows_text import LOAD_HEADS, TAKE_HEAD, TURN_HEAD
+from nki_agent.builtin.head_rows_text import LOAD_HEADS, LOAD_PAGES, TAKE_HEAD, TURN_HEAD
 from nki_agent.builtin.plan import (
     AttentionPlan,
     ConvolutionPlan,
@@ -253,6 +253,8 @@ class _Needs:
     """Rows of 16 bits that DMA turns."""
     heads: bool = False
     """Rows of all heads."""
+    pages: bool = False
+    """The same of pages."""
     bands: bool = False
     """Inputs and weights of convolutions."""
 
@@ -284,12 +286,14 @@ def helpers_of(plan: Plan) -> list[str]:
             case AttentionPlan():
                 by_dma = stage.loads_turned
                 plain.heads |= stage.loads_rows
+                plain.pages |= stage.pages is not None
                 plain.blocks |= not stage.has_runs
                 plain.runs |= stage.has_runs
                 plain.steps |= stage.has_runs
                 plain.turns |= not (stage.is_turned or (by_dma and stage.has_runs))
                 plain.by_dma |= by_dma
-                plain.short |= stage.rows_each > 1 and not (by_dma or stage.loads_rows)
+                in_rows = stage.loads_rows and stage.pages is None
+                plain.short |= stage.rows_each > 1 and not (by_dma or in_rows)
             case ChainPlan():
                 plain.turns = plain.blocks = True
                 plain.short |= stage.rows_each > 1
@@ -314,6 +318,7 @@ def helpers_of(plan: Plan) -> list[str]:
         + [LOAD_BLOCKS] * plain.blocks
         + [runs_version(LOAD_BLOCKS)] * plain.runs
         + [LOAD_HEADS, TAKE_HEAD] * plain.heads
+        + [LOAD_PAGES] * plain.pages
         + turning
     )
     found += [SPLIT] * (split.blocks or split.runs or split.bands)

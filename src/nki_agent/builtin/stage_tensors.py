@@ -59,6 +59,7 @@ def stage_reads(stage: Stage) -> list[str]:
                 stage.k.tensor,
                 stage.v.tensor,
                 *_loaded((*stage.levels, *_columns(stage))),
+                *_page_numbers(stage),
             ]
         case SmallAttentionPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded([stage.shared])]
@@ -84,6 +85,11 @@ def _read_by_twin(stage: MatmulPlan | SmallProductPlan) -> list[str]:
 
 def _columns(stage: AttentionPlan | ChainPlan) -> Sequence[Sequence[Step]]:
     return (stage.columns,) if isinstance(stage, ChainPlan) else ()
+
+
+def _page_numbers(stage: AttentionPlan | ChainPlan) -> list[str]:
+    pages = stage.pages if isinstance(stage, AttentionPlan) else None
+    return [] if pages is None else [pages.index]
 
 
 def _loaded(levels: Sequence[Sequence[Step]]) -> list[str]:
