@@ -54,3 +54,12 @@ LOAD_PAGES = '''def load_pages(pages, places):
             done += rows
     return tiles
 '''
+LOAD_BEHIND = '''def load_behind(dst, src, start):
+    """Loads rows src [M, N] as rows from start on into dst [128, tile of all rows, N]."""
+    done = 0
+    while done < src.shape[0]:
+        tile, first = (start + done) // PARTITIONS, (start + done) % PARTITIONS
+        rows = min(PARTITIONS - first, src.shape[0] - done)
+        nisa.dma_copy(dst=dst[first : first + rows, tile, :], src=src[done : done + rows, :])
+        done += rows
+'''

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from nki_agent.builtin.behind_plan import Behind
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
@@ -346,6 +347,8 @@ class AttentionPlan:
     slope: Slope | None = None
     cap: Cap | None = None
     """What keeps turned scores so small that no maximum is taken off."""
+    behind: Behind | None = None
+    """Where other keys follow those of `k` and `v`."""
     pages: Pages | None = None
     """Where keys and values are tables of pages, whose rows are loaded for all heads."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from nki_agent.builtin.across import make_across
 from nki_agent.builtin.attention import fits
+from nki_agent.builtin.caches import join_caches
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.chains import plan_both, turn_chains
 from nki_agent.builtin.choices import Choices, Leaving
@@ -155,6 +156,8 @@ def _plan_groups(
         names |= _regions(captured, names)
         planned = [_plan_stage(captured, group, names, outputs, chip, choices) for group in groups]
         if not loops:
+            dtypes = {stored.name: stored.dtype for stored in names.values()}
+            planned = join_caches(planned, kept=final, dtypes=dtypes)
             planned = _join_stages(planned, kept=final, chip=chip, choices=choices)
         return names, planned
 

@@ -11,6 +11,7 @@ import contextlib
 
 from nki_agent.builtin.attention_parts import AttentionParts
 from nki_agent.builtin.plan import AttentionPlan
+from nki_agent.builtin.print_behind import BehindKeys
 from nki_agent.builtin.print_head_rows import HeadRows
 from nki_agent.builtin.print_products import Loops, call_loader, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
@@ -50,6 +51,9 @@ class AttentionPrinter(AttentionParts):
         self.finish, self.bias = f"{prefix}finish", f"{prefix}bias_of"
         self.loops = Loops(plan.batch, source, scope)
         self.heads = HeadRows(plan, source, scope, self.loops)
+        self.behind: BehindKeys | None = None
+        if plan.behind is not None:
+            self.behind = BehindKeys(plan, plan.behind, source, scope, self.loops)
         self.dtype = f"nl.{plan.dtype.value}"
         self.value_dtype = f"nl.{plan.value_dtype.value}"
         self.last = len(plan.batch) + 1
@@ -77,10 +81,11 @@ class AttentionPrinter(AttentionParts):
         queries, keys = ("num_queries", plan.queries), ("num_keys", plan.keys)
         depth, value = ("depth", plan.depth), ("value_depth", plan.value_depth)
         self.q = self._regions((queries, depth), plan.q)
+        own = keys if self.behind is None else self.behind.name_sizes()
         if plan.pages is None:
             self.k_access = swap_axes(plan.k)
-            self.k = self._regions((keys, depth), self.k_access)
-            self.v = self._regions((keys, value), plan.v)
+            self.k = self._regions((own, depth), self.k_access)
+            self.v = self._regions((own, value), plan.v)
         self.out = self._regions((queries, value), plan.out)
         self.around = Regions(self.source, self.scope, self.loops.axes(queries, keys))
         for steps in plan.levels:
@@ -339,7 +344,7 @@ class AttentionPrinter(AttentionParts):
         )
 
     def _keys_and_values(self) -> None:
-        whole = Window(count="num_keys")
+        whole = Window(count="num_keys" if self.behind is None else "num_first")
         self.source.note("Keys with their depth on the partitions, values with the keys there.")
         self._tile(self.source, "k_turned", "(PARTITIONS, depth_tiles, num_keys)", self.dtype)
         self._fill_beside("k_turned")
@@ -349,7 +354,10 @@ class AttentionPrinter(AttentionParts):
             text = self.k.text(
                 layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
             )
-            self.source.add(self._load_turned("k_turned", text))
+            part = "k_turned" if self.behind is None else "k_turned[:, :, :num_first]"
+            self.source.add(self._load_turned(part, text))
+            if self.behind is not None:
+                self.behind.load_keys(self._load_turned)
         shape, part = "(PARTITIONS, key_tiles, value_depth)", "v_kept"
         if self.plan.scale is not None:
             shape, part = "(PARTITIONS, key_tiles, value_depth + 1)", "v_kept[:, :, :value_depth]"
@@ -365,6 +373,8 @@ class AttentionPrinter(AttentionParts):
             )
             kind = "runs" if self.plan.has_runs else "blocks"
             self.source.add(f"load_{kind}({part}, {text})")
+            if self.behind is not None:
+                self.behind.load_values(part)
         if self.plan.is_shared:
             self._turn_values(part)
         if self.plan.scale is not None:

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
-from nki_agent.builtin.head_rows_text import LOAD_HEADS, LOAD_PAGES, TAKE_HEAD, TURN_HEAD
+from nki_agent.builtin.head_rows_text import (
+    LOAD_BEHIND,
+    LOAD_HEADS,
+    LOAD_PAGES,
+    TAKE_HEAD,
+    TURN_HEAD,
+)
 from nki_agent.builtin.plan import (
     AttentionPlan,
     ConvolutionPlan,
@@ -255,6 +261,8 @@ class _Needs:
     """Rows of all heads."""
     pages: bool = False
     """The same of pages."""
+    behind: bool = False
+    """Values in two tensors."""
     bands: bool = False
     """Inputs and weights of convolutions."""
 
@@ -287,6 +295,7 @@ def helpers_of(plan: Plan) -> list[str]:
                 by_dma = stage.loads_turned
                 plain.heads |= stage.loads_rows
                 plain.pages |= stage.pages is not None
+                plain.behind |= stage.behind is not None
                 plain.blocks |= not stage.has_runs
                 plain.runs |= stage.has_runs
                 plain.steps |= stage.has_runs
@@ -319,6 +328,7 @@ def helpers_of(plan: Plan) -> list[str]:
         + [runs_version(LOAD_BLOCKS)] * plain.runs
         + [LOAD_HEADS, TAKE_HEAD] * plain.heads
         + [LOAD_PAGES] * plain.pages
+        + [LOAD_BEHIND] * plain.behind
         + turning
     )
     found += [SPLIT] * (split.blocks or split.runs or split.bands)

@@ -59,7 +59,7 @@ def stage_reads(stage: Stage) -> list[str]:
                 stage.k.tensor,
                 stage.v.tensor,
                 *_loaded((*stage.levels, *_columns(stage))),
-                *_page_numbers(stage),
+                *_read_beside(stage),
             ]
         case SmallAttentionPlan():
             found = [stage.q.tensor, stage.k.tensor, stage.v.tensor, *_loaded([stage.shared])]
@@ -87,9 +87,12 @@ def _columns(stage: AttentionPlan | ChainPlan) -> Sequence[Sequence[Step]]:
     return (stage.columns,) if isinstance(stage, ChainPlan) else ()
 
 
-def _page_numbers(stage: AttentionPlan | ChainPlan) -> list[str]:
-    pages = stage.pages if isinstance(stage, AttentionPlan) else None
-    return [] if pages is None else [pages.index]
+def _read_beside(stage: AttentionPlan | ChainPlan) -> list[str]:
+    if not isinstance(stage, AttentionPlan):
+        return []
+    pages = [] if stage.pages is None else [stage.pages.index]
+    behind = [] if stage.behind is None else [stage.behind.k.tensor, stage.behind.v.tensor]
+    return pages + behind
 
 
 def _loaded(levels: Sequence[Sequence[Step]]) -> list[str]:
