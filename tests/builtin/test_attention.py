@@ -36,7 +36,7 @@ HEADS = (
 )
 
 
-@pytest.mark.parametrize(("keys", "is_fused"), [(512, True), (4096, False)])
+@pytest.mark.parametrize(("keys", "is_fused"), [(512, True), (4096, True), (6144, False)])
 def test_attention_whose_next_keys_do_not_fit_is_stored_between(
     keys: int, make_task: MakeTask, *, is_fused: bool
 ) -> None:

@@ -351,7 +351,7 @@ class AttentionPlanner(MatmulPlanner):
             raise UnsupportedError(self.out.origin, "its scores do not depend on the queries")
         scores = replace(made, name=SCORES, dtype=DType.FLOAT32)
         levels = [list(steps) for steps in lowering.levels]
-        levels[-1] = [_renamed(_on_scalar(step), made, scores) for step in levels[-1]]
+        levels[-1] = [_renamed(on_scalar(step), made, scores) for step in levels[-1]]
         return levels, product, scores
 
 
@@ -377,7 +377,8 @@ def fits(captured: Captured, attention: Attention, chip: ChipSpec) -> bool:
         if queries <= lanes:
             # Each block has keys of its own: those of the next are loaded meanwhile, and values
             # stay until the block after the next.
-            turned, values = 2 * turned, 3 * values
+            held = 2 if _are_shared(captured.graphs, attention) else 3
+            turned, values = 2 * turned, held * values
         if turned + values + working > chip.sbuf_usable_partition_bytes:
             return False
     return True
@@ -402,7 +403,7 @@ def _strides(node: Node) -> tuple[int, ...]:
     return node.strides if node.op is Op.VIEW else contiguous_strides(node.shape)
 
 
-def _on_scalar(step: Step) -> Step:
+def on_scalar(step: Step) -> Step:
     """Scaling and filling elsewhere: the Vector Engine has the maxima and the transposes."""
     match step:
         case Scale(scalars=(Scalar(op="multiply", operand=scale),)) if step.data.in_psum:

@@ -97,6 +97,15 @@ class AttentionParts:
                 "nisa.activation(dst=share, op=nl.exp, data=beside[:rows], bias=neg_row_max)"
             )
 
+    def _turn_values(self, part: str) -> None:
+        """Keys from the values, which they are."""
+        self.source.note("The keys are the values: they are turned, not loaded again.")
+        with self.source.block("for k in range(key_tiles):"):
+            self.source.add("size = min(PARTITIONS, num_keys - k * PARTITIONS)")
+            self.source.add("keys = k_turned[:, :, k * PARTITIONS : k * PARTITIONS + size]")
+            tile = f"{part.partition('[')[0]}[:size, k, {':value_depth' if '[' in part else ':'}]"
+            self.source.add(f"turn(keys, {tile})")
+
     def _define_maxima(self) -> None:
         source = self.helpers
         source.add()

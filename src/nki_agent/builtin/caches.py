@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from nki_agent.builtin.behind_plan import Behind
+from nki_agent.builtin.attention_sources import Behind
 from nki_agent.builtin.plan import AttentionPlan, RowsPlan, Stage
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.tile_steps import Access, Load, Size, Store

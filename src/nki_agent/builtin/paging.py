@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from nki_agent.builtin.paged_plan import Pages
+from nki_agent.builtin.attention_sources import Pages
 from nki_agent.builtin.plan import AttentionPlan, Matrix, PickPlan, Stage
 from nki_agent.builtin.print_products import swap_axes
 from nki_agent.builtin.stage_tensors import stage_reads

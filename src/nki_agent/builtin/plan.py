@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from nki_agent.builtin.behind_plan import Behind
+from nki_agent.builtin.attention_sources import Behind, MoreDepth, Pages
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
-from nki_agent.builtin.paged_plan import Pages
 from nki_agent.builtin.reorder_plan import ReorderPlan
 from nki_agent.builtin.resident_plan import Resident
 from nki_agent.builtin.small_attention_plan import SmallAttentionPlan
@@ -347,6 +346,8 @@ class AttentionPlan:
     slope: Slope | None = None
     cap: Cap | None = None
     """What keeps turned scores so small that no maximum is taken off."""
+    more: MoreDepth | None = None
+    """A product that is added to the first."""
     behind: Behind | None = None
     """Where other keys follow those of `k` and `v`."""
     pages: Pages | None = None

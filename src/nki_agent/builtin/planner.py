@@ -54,6 +54,7 @@ from nki_agent.builtin.riders import join_riders
 from nki_agent.builtin.row_columns import make_once
 from nki_agent.builtin.row_halves import fold_rows
 from nki_agent.builtin.rows import RowsPlanner
+from nki_agent.builtin.score_sums import join_scores
 from nki_agent.builtin.sharing import share_values
 from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
@@ -192,7 +193,7 @@ def _join_stages(
     found = join_twins(found, kept=kept, chip=chip, choices=choices)
     found = find_mirrors(skip_zeros(join_riders(found, chip=chip, choices=choices)))
     found = join_sums(found, kept=kept, chip=chip)
-    found = join_pages(found, kept=kept, chip=chip)
+    found = join_pages(join_scores(found, kept=kept), kept=kept, chip=chip)
     return store_copies(fold_rows(found, chip=chip))
 
 

@@ -13,6 +13,8 @@ from nki_agent.builtin.attention_parts import AttentionParts
 from nki_agent.builtin.plan import AttentionPlan
 from nki_agent.builtin.print_behind import BehindKeys
 from nki_agent.builtin.print_head_rows import HeadRows
+from nki_agent.builtin.print_more_depth import GIVEN as MORE_GIVEN
+from nki_agent.builtin.print_more_depth import MoreScores, add_scores
 from nki_agent.builtin.print_products import Loops, call_loader, swap_axes
 from nki_agent.builtin.print_steps import StepPrinter, layout_of, signed, step_of, tile_of
 from nki_agent.builtin.regions import Axis, Regions, Window
@@ -52,6 +54,9 @@ class AttentionPrinter(AttentionParts):
         self.loops = Loops(plan.batch, source, scope)
         self.heads = HeadRows(plan, source, scope, self.loops)
         self.behind: BehindKeys | None = None
+        self.more: MoreScores | None = None
+        if plan.more is not None:
+            self.more = MoreScores(plan, plan.more, source, scope, self.loops)
         if plan.behind is not None:
             self.behind = BehindKeys(plan, plan.behind, source, scope, self.loops)
         self.dtype = f"nl.{plan.dtype.value}"
@@ -82,6 +87,8 @@ class AttentionPrinter(AttentionParts):
         depth, value = ("depth", plan.depth), ("value_depth", plan.value_depth)
         self.q = self._regions((queries, depth), plan.q)
         own = keys if self.behind is None else self.behind.name_sizes()
+        if self.more is not None:
+            self.more.name_sizes()
         if plan.pages is None:
             self.k_access = swap_axes(plan.k)
             self.k = self._regions((own, depth), self.k_access)
@@ -129,8 +136,14 @@ class AttentionPrinter(AttentionParts):
         self.source.note(
             "Each step runs one block behind the one before it, so that no engine waits."
         )
-        names = ["scored", "weighted"] + ["turned", "weighed"] * (self.plan.scale is not None)
+        names = ["scored"] + ["weighted"] * (not self._weighs_at_once)
+        names += ["turned", "weighed"] * (self.plan.scale is not None)
         add(f"{', '.join(names)} = {', '.join(['[]'] * len(names))}")
+
+    @property
+    def _weighs_at_once(self) -> bool:
+        """Whether a block is weighed as it has exponentials: its values, the keys, are let go."""
+        return self.plan.is_shared and self.plan.scale is None
 
     def _name_factor(self) -> None:
         scale = self.plan.scale
@@ -195,6 +208,9 @@ class AttentionPrinter(AttentionParts):
             f"k_turned[:, :, {seen}]" if seen else "k_turned",
         ]
         given += ["masks"] * bool(self._selects()) + ["identity"] * (plan.mask is not None)
+        if self.more is not None:
+            keys = f"k_more[:, :, {seen}]" if seen else "k_more"
+            given += ["q_more[:, :, r0 : r0 + rows]", keys, "depth_more"]
         given += [self._part(access, rows, seen) for access in self.parts]
         for tile in self._kept():
             given.append(f"{tile.name}[:, {seen}]" if seen and tile.is_wide else tile.name)
@@ -270,11 +286,16 @@ class AttentionPrinter(AttentionParts):
     def _finish_waiting(self) -> None:
         """Weigh what has exponentials, and take those of what has scores."""
         add = self.source.add
+        exponentials = f"{self.exponentials}(*block{self._scale})"
+        if self._weighs_at_once:
+            with self.source.block("for block in scored:"):
+                add(f"{self.weigh}(*{exponentials})")
+            return
         with self.source.block("for block in weighted:"):
             add(f"{self.weigh}(*block)")
         add("weighted = []")
         with self.source.block("for block in scored:"):
-            add(f"weighted.append({self.exponentials}(*block{self._scale}))")
+            add(f"weighted.append({exponentials})")
 
     def _advance(self, *new: str) -> None:
         """Each block under way takes a step; `new` is what a new block is given on the way."""
@@ -300,8 +321,9 @@ class AttentionPrinter(AttentionParts):
         """What is under way when all blocks have scores."""
         if self.plan.scale is None:
             self._finish_waiting()
-            with self.source.block("for block in weighted:"):
-                self.source.add(f"{self.weigh}(*block)")
+            if not self._weighs_at_once:
+                with self.source.block("for block in weighted:"):
+                    self.source.add(f"{self.weigh}(*block)")
             return
         with self.source.block(f"for _ in range({STEPS_BEHIND}):"):
             self._advance()
@@ -321,6 +343,8 @@ class AttentionPrinter(AttentionParts):
         in_rows = self.plan.loads_rows and self.plan.pages is None
         load = self._load_turned("q_turned", text)
         self.source.add(self.heads.turn("q_turned") if in_rows else load)
+        if self.more is not None:
+            self.more.load_queries()
 
     def _fill_beside(self, name: str) -> None:
         """What lies beside the depth of queries or keys: positions, and what they are times."""
@@ -348,16 +372,7 @@ class AttentionPrinter(AttentionParts):
         self.source.note("Keys with their depth on the partitions, values with the keys there.")
         self._tile(self.source, "k_turned", "(PARTITIONS, depth_tiles, num_keys)", self.dtype)
         self._fill_beside("k_turned")
-        if self.plan.loads_rows:
-            self.source.add(self.heads.turn("k_turned"))
-        elif not self.plan.is_shared:
-            text = self.k.text(
-                layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
-            )
-            part = "k_turned" if self.behind is None else "k_turned[:, :, :num_first]"
-            self.source.add(self._load_turned(part, text))
-            if self.behind is not None:
-                self.behind.load_keys(self._load_turned)
+        self._load_keys(whole)
         shape, part = "(PARTITIONS, key_tiles, value_depth)", "v_kept"
         if self.plan.scale is not None:
             shape, part = "(PARTITIONS, key_tiles, value_depth + 1)", "v_kept[:, :, :value_depth]"
@@ -383,14 +398,19 @@ class AttentionPrinter(AttentionParts):
                 "nisa.memset(dst=v_kept[:, :, value_depth:], value=1.0, engine=nisa.engine.gpsimd)"
             )
 
-    def _turn_values(self, part: str) -> None:
-        """Keys from the values, which they are."""
-        self.source.note("The keys are the values: they are turned, not loaded again.")
-        with self.source.block("for k in range(key_tiles):"):
-            self.source.add("size = min(PARTITIONS, num_keys - k * PARTITIONS)")
-            self.source.add("keys = k_turned[:, :, k * PARTITIONS : k * PARTITIONS + size]")
-            tile = f"{part.partition('[')[0]}[:size, k, {':value_depth' if '[' in part else ':'}]"
-            self.source.add(f"turn(keys, {tile})")
+    def _load_keys(self, whole: Window) -> None:
+        if self.more is not None:
+            self.more.load_keys()
+        if self.plan.loads_rows:
+            self.source.add(self.heads.turn("k_turned"))
+        elif not self.plan.is_shared:
+            text = self.k.text(
+                layout_of(self.k_access), self.loops.windows(whole, Window(count="depth"))
+            )
+            part = "k_turned" if self.behind is None else "k_turned[:, :, :num_first]"
+            self.source.add(self._load_turned(part, text))
+            if self.behind is not None:
+                self.behind.load_keys(self._load_turned)
 
     # -- one block of queries ---------------------------------------------------------------------
 
@@ -421,6 +441,8 @@ class AttentionPrinter(AttentionParts):
                     "nisa.nc_matmul(dst=product, stationary=q_turned[:size, k, :],"
                     " moving=k_turned[:size, k, n0 : n0 + cols])"
                 )
+            if self.more is not None:
+                add_scores(source)
             self._add_mask(source, printer)
             if in_psum:
                 self._hide(source)
@@ -433,6 +455,7 @@ class AttentionPrinter(AttentionParts):
         source.add("return scores")
         self.factors = scope.given
         given = ["masks"] * bool(self._selects()) + ["identity"] * (plan.mask is not None)
+        given += MORE_GIVEN if self.more is not None else ()
         given += [*self.parts.values(), *(t.name for t in self._kept())]
         given += [*self.positions.values(), *self.factors]
         self.helpers.add()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nki_agent.builtin.behind_plan import Behind
+from nki_agent.builtin.attention_sources import Behind
 from nki_agent.builtin.plan import AttentionPlan
 from nki_agent.builtin.print_products import Loops, swap_axes
 from nki_agent.builtin.print_steps import layout_of

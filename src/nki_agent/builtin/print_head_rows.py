@@ -6,7 +6,7 @@ time; whole rows are as long as all heads together.
 
 from __future__ import annotations
 
-from nki_agent.builtin.paged_plan import Pages
+from nki_agent.builtin.attention_sources import Pages
 from nki_agent.builtin.plan import AttentionPlan
 from nki_agent.builtin.print_products import Loops, swap_axes
 from nki_agent.builtin.regions import access_pattern, times

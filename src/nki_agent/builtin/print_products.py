@@ -266,6 +266,22 @@ class _Needs:
     bands: bool = False
     """Inputs and weights of convolutions."""
 
+    def attend(self, stage: AttentionPlan) -> None:
+        """What an attention calls."""
+        by_dma, in_runs = stage.loads_turned, stage.has_runs
+        self.heads |= stage.loads_rows
+        self.pages |= stage.pages is not None
+        self.behind |= stage.behind is not None
+        more = [] if stage.more is None else [stage.more.q_each, stage.more.k_each]
+        self.blocks |= not in_runs
+        self.runs |= in_runs
+        self.steps |= in_runs
+        self.turns |= not (stage.is_turned or (by_dma and in_runs)) or 1 in more
+        self.by_dma |= by_dma
+        in_rows = stage.loads_rows and stage.pages is None
+        self.short |= stage.rows_each > 1 and not (by_dma or in_rows)
+        self.short |= any(each > 1 for each in more)
+
     def turning(self) -> list[str]:
         """Those that turn."""
         turns = [TURN, LOAD_TRANSPOSED] * self.turns
@@ -292,17 +308,7 @@ def helpers_of(plan: Plan) -> list[str]:
                 plain.turns |= stage.x_each == 1
                 plain.short |= stage.x_each > 1
             case AttentionPlan():
-                by_dma = stage.loads_turned
-                plain.heads |= stage.loads_rows
-                plain.pages |= stage.pages is not None
-                plain.behind |= stage.behind is not None
-                plain.blocks |= not stage.has_runs
-                plain.runs |= stage.has_runs
-                plain.steps |= stage.has_runs
-                plain.turns |= not (stage.is_turned or (by_dma and stage.has_runs))
-                plain.by_dma |= by_dma
-                in_rows = stage.loads_rows and stage.pages is None
-                plain.short |= stage.rows_each > 1 and not (by_dma or in_rows)
+                plain.attend(stage)
             case ChainPlan():
                 plain.turns = plain.blocks = True
                 plain.short |= stage.rows_each > 1

@@ -92,7 +92,8 @@ def _read_beside(stage: AttentionPlan | ChainPlan) -> list[str]:
         return []
     pages = [] if stage.pages is None else [stage.pages.index]
     behind = [] if stage.behind is None else [stage.behind.k.tensor, stage.behind.v.tensor]
-    return pages + behind
+    more = [] if stage.more is None else [stage.more.q.tensor, stage.more.k.tensor]
+    return pages + behind + more
 
 
 def _loaded(levels: Sequence[Sequence[Step]]) -> list[str]:
