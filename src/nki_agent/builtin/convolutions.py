@@ -60,6 +60,7 @@ from nki_agent.builtin.tilings import (
     Layers,
     Tiling,
     halving_ns,
+    joins_groups,
     list_tilings,
     product_ns,
     share_taps,
@@ -181,6 +182,12 @@ class WindowPlanner:
             is_transposed=window.is_transposed,
             reads_images=self._reads_images(),
         )
+        is_pointwise = all(span.kernel == 1 for span in spans) and not window.is_transposed
+        if layers.mixing == "grouped" and is_pointwise:
+            dense = replace(
+                layers, channels_in=channels_in, channels_out=channels_out, mixing="dense"
+            )
+            layers = dense if joins_groups(layers, dense, groups) else layers
         if layers.mixing == "depthwise" and (found := self._in_lanes(layers, choices)) is not None:
             return found
         tiling, band, is_split = self._tile_halves(layers, choices)
@@ -193,7 +200,7 @@ class WindowPlanner:
             x=self._name(x),
             weight=self._name(weight),
             dtype=layers.dtype,
-            mixing=self.node.function,
+            mixing=layers.mixing,
             is_transposed=window.is_transposed,
             images=layers.images,
             channels_in=channels_in,

@@ -411,7 +411,7 @@ class ConvolutionPlan:
     dtype: DType
     """Of both operands."""
     mixing: str
-    """`dense`, `grouped` or `depthwise`."""
+    """`dense`, `grouped` or `depthwise`; dense with `groups` has zeros between them."""
     is_transposed: bool
     images: Size
     channels_in: Size

@@ -16,6 +16,7 @@ from nki_agent.builtin.tile_steps import Access, Kind, Load, Number, Size, Step,
 from nki_agent.builtin.window_text import (
     COLUMNS,
     LINES,
+    PLACE_GROUPS,
     PLANES,
     is_inside,
     plus,
@@ -129,9 +130,7 @@ class ConvolutionPrinter(BandPrinter):
         if len(plan.spans) == 1:
             add("out_lines = 1")
         add(f"num_pixels = {self._pixels_text()}")
-        if plan.mixing == "grouped":
-            add(f"num_groups = {scope.from_shapes(plan.groups)}")
-            add("group_in, group_out = num_in // num_groups, num_out // num_groups")
+        self._name_groups()
         add(f"x_images = {self._reshaped(x)}")
         add(f"weight_rows = {self._columns_of_weights()}")
         axes = [
@@ -146,10 +145,25 @@ class ConvolutionPrinter(BandPrinter):
                     self.regions.prepare(layout_of(step.access))
         self.steps = StepPrinter(self.source, scope, row_level=2, cols="cols")
 
+    def _name_groups(self) -> None:
+        """How many groups there are, and the channels of one where each has a turn."""
+        is_grouped, add = self.plan.mixing == "grouped", self.source.add
+        if is_grouped or self.joins_groups:
+            add(f"num_groups = {self.scope.from_shapes(self.plan.groups)}")
+        if is_grouped:
+            add("group_in, group_out = num_in // num_groups, num_out // num_groups")
+
     def _columns_of_weights(self) -> str:
         """The weights as rows of one output channel each."""
+        if self.joins_groups:
+            return f"{self.plan.weight}.reshape((num_out, num_in // num_groups))"
         columns = " * ".join(t for t in (self._depth(), str(self.taps)) if t != "1") or "1"
         return f"{self.plan.weight}.reshape((num_out, {columns}))"
+
+    @property
+    def joins_groups(self) -> bool:
+        """Whether groups are one convolution, whose weights have zeros between them."""
+        return self.plan.mixing == "dense" and any(n != 1 for n in self.plan.groups)
 
     def _depth(self) -> str:
         """Input channels that one output channel reads."""
@@ -264,7 +278,8 @@ class ConvolutionPrinter(BandPrinter):
 
     def _load_weights(self) -> str:
         rows = f"weight_rows[o0 : o0 + {self._channels()}, :]"
-        return f"weights = {self.prefix}load_weights({rows}, steps, {self._depth()})"
+        more = ", o0, num_out // num_groups" if self.joins_groups else ""
+        return f"weights = {self.prefix}load_weights({rows}, steps, {self._depth()}{more})"
 
     def _more_operands(self) -> list[str]:
         """What a block has beside its weights."""
@@ -378,8 +393,7 @@ class ConvolutionPrinter(BandPrinter):
             '"""Rows of weights [out, in * taps] as an operand [in, out] for each step of a sum."""'
         )
         add("rows = weight.shape[0]")
-        add("tile = nl.ndarray(weight.shape, dtype=weight.dtype, buffer=nl.sbuf)")
-        add("nisa.dma_copy(dst=tile, src=weight)")
+        self._load_rows_of_weights(body)
         add(self._new_weights("rows"))
         with body.block("for s in range(len(steps)):"):
             add(self._unpack())
@@ -389,7 +403,25 @@ class ConvolutionPrinter(BandPrinter):
             add(f"nisa.nc_transpose(dst=turned, data={self._weight_taps()})")
             add(self._keep_weights(":"))
         add("return weights")
-        self._define("load_weights", ["weight", "steps", "depth"], body)
+        self._define("load_weights", self._given_weights(), body)
+
+    def _given_weights(self) -> list[str]:
+        """What the function that loads weights is given."""
+        return ["weight", "steps", "depth"] + ["first", "group_out"] * self.joins_groups
+
+    def _load_rows_of_weights(self, body: Source) -> None:
+        """Rows of weights as they are, or with zeros for the inputs of other groups."""
+        if not self.joins_groups:
+            body.add("tile = nl.ndarray(weight.shape, dtype=weight.dtype, buffer=nl.sbuf)")
+            body.add("nisa.dma_copy(dst=tile, src=weight)")
+            return
+        shape = "(weight.shape[0], depth)"
+        body.add(f"tile = nl.ndarray({shape}, dtype=weight.dtype, buffer=nl.sbuf)")
+        body.add("nisa.memset(dst=tile, value=0.0)")
+        self.helpers.add()
+        self.helpers.add()
+        self.helpers.lines.extend(PLACE_GROUPS.replace("def ", f"def {self.prefix}").splitlines())
+        body.add(f"{self.prefix}place_groups(tile, weight, first, group_out)")
 
     def _new_weights(self, rows: str) -> str:
         """The operands of all steps, not yet written."""

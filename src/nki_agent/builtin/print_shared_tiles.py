@@ -65,8 +65,7 @@ class SharedTilesPrinter(ConvolutionPrinter):
         beside = (self.each - 1) * self.pitch
         add('"""Rows of weights [out, in * taps] as operands [in, out], zeros on both sides."""')
         add("outs = weight.shape[0]")
-        add("tile = nl.ndarray(weight.shape, dtype=weight.dtype, buffer=nl.sbuf)")
-        add("nisa.dma_copy(dst=tile, src=weight)")
+        self._load_rows_of_weights(body)
         add(self._new_weights(str(2 * beside + self.pitch)))
         add("nisa.memset(dst=weights, value=0.0)")
         with body.block("for s in range(len(steps)):"):
@@ -77,7 +76,7 @@ class SharedTilesPrinter(ConvolutionPrinter):
             add(f"nisa.nc_transpose(dst=turned, data={self._weight_taps('outs')})")
             add(self._keep_weights(f"{beside} : {beside} + outs"))
         add("return weights")
-        self._define("load_weights", ["weight", "steps", "depth"], body)
+        self._define("load_weights", self._given_weights(), body)
 
     def _operand(self, half: str = "") -> str:
         """The weights of a step, in the columns of tile t."""

@@ -94,6 +94,15 @@ def _candidates(layers: Layers) -> Iterator[Tiling]:
         yield Tiling(lines_each=PAIR, planes_each=PAIR, spans=moved, stack=stack, pitch=pitch)
 
 
+def joins_groups(grouped: Layers, dense: Layers, groups: Size) -> bool:
+    """Whether all groups at once, as one convolution with zeros between them, are as fast.
+
+    Few channels leave partitions idle, and with them the DMA engines that fill these.
+    """
+    one, every = list_tilings(grouped)[0], list_tilings(dense)[0]
+    return _estimate_ns(dense, every) <= max(groups) * _estimate_ns(grouped, one)
+
+
 def may_share_planes(layers: Layers) -> bool:
     """Whether lines of two planes may share a product: they read most planes together."""
     if len(layers.spans) <= PAIR or layers.reads_images:

@@ -229,3 +229,18 @@ def times(name: str, factor: str) -> str:
 def divided(name: str, divisor: int) -> str:
     """`name // divisor` as text, without a divisor of 1."""
     return name if divisor == 1 else f"{name} // {divisor}"
+
+
+PLACE_GROUPS = '''def place_groups(dst, weight, first, group_out):
+    """Rows of weights from output `first` on, each in the columns of its group's inputs."""
+    rows, cols = weight.shape
+    done = 0
+    while done < rows:
+        group = (first + done) // group_out
+        count = min(rows - done, (group + 1) * group_out - first - done)
+        nisa.dma_copy(
+            dst=dst[done : done + count, group * cols : (group + 1) * cols],
+            src=weight[done : done + count, :],
+        )
+        done += count
+'''
