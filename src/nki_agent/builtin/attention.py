@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from nki_agent.builtin.align import Walk, group_size, group_stride, merge_axes
+from nki_agent.builtin.attention_sources import Mask, Slope
 from nki_agent.builtin.caps import find_cap
 from nki_agent.builtin.capture import Captured
 from nki_agent.builtin.choices import Choices
@@ -19,7 +20,7 @@ from nki_agent.builtin.graph import Graph, Node, Op, UnsupportedError, contiguou
 from nki_agent.builtin.head_rows import loads_rows
 from nki_agent.builtin.masks import take_mask_out, take_slope_out
 from nki_agent.builtin.matching import Attention
-from nki_agent.builtin.plan import AttentionPlan, Mask, Slope, Stored
+from nki_agent.builtin.plan import AttentionPlan, Stored
 from nki_agent.builtin.products import (
     MATRIX_RANK,
     MatmulPlanner,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nki_agent.builtin.plan import Cap
+from nki_agent.builtin.attention_sources import Cap
 from nki_agent.builtin.tile_steps import Activate, AffineSelect, Number, Scale, Step, Tile
 
 CAP_MAX = 60.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nki_agent.builtin.plan import Mask, Slope
+from nki_agent.builtin.attention_sources import Mask, Slope
 from nki_agent.builtin.tile_steps import (
     Activate,
     AffineSelect,

@@ -7,9 +7,8 @@ shape set that the task is tried at. No text is made here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
-from nki_agent.builtin.attention_sources import Behind, MoreDepth, Pages
+from nki_agent.builtin.attention_sources import Behind, Cap, Mask, MoreDepth, Pages, Slope
 from nki_agent.builtin.chain_plan import ChainPlan
 from nki_agent.builtin.choices import Leaving
 from nki_agent.builtin.graph import contiguous_strides
@@ -122,6 +121,8 @@ class RowsPlan:
     """Where there is one, the last of `outer` is the innermost loop, inside of a tile of rows."""
     once: tuple[Step, ...] = ()
     """Innermost steps that are made once for each tile of rows, behind level 0."""
+    is_stacked: bool = False
+    """Whether a tile holds the rows of several turns of the loop around them."""
     sums: tuple[ColumnSum, ...] = ()
     """Sums down the columns, over all tiles."""
 
@@ -262,38 +263,6 @@ class FoldPlan:
     col_block: int
     takes_neighbours: bool = False
     """Whether neighbours along m share a partition where m lies on them: they make one long run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cap:
-    """Scores are `most` times tanh of the product times all factors."""
-
-    factors: tuple[Number, ...]
-    most: Number
-
-    @property
-    def factor(self) -> Number:
-        """All factors in one."""
-        return tuple(prod(numbers) for numbers in zip(*self.factors, strict=True))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mask:
-    """What the Tensor Engine adds to products: far below zero for keys that are hidden."""
-
-    tile: Tile
-    steps: tuple[Step, ...]
-    """What makes it for a block of queries and a bank of keys; none where it is there already."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slope:
-    """What scores rise by from key to key: `step` times the number in a tile."""
-
-    tile: Tile
-    step: int
-    factor: Number
-    """What products are multiplied by before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

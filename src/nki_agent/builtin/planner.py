@@ -59,6 +59,7 @@ from nki_agent.builtin.sharing import share_values
 from nki_agent.builtin.shortening import SHORT
 from nki_agent.builtin.small_products import SmallProductPlanner
 from nki_agent.builtin.softmaxes import expand_softmax
+from nki_agent.builtin.stacking import stack_rows
 from nki_agent.builtin.stage_tensors import stage_reads, stage_writes
 from nki_agent.builtin.stages import Group, StageKind, divide
 from nki_agent.builtin.stored_operands import read_as_stored
@@ -194,7 +195,7 @@ def _join_stages(
     found = find_mirrors(skip_zeros(join_riders(found, chip=chip, choices=choices)))
     found = join_sums(found, kept=kept, chip=chip)
     found = join_pages(join_scores(found, kept=kept), kept=kept, chip=chip)
-    return store_copies(fold_rows(found, chip=chip))
+    return stack_rows(store_copies(fold_rows(found, chip=chip)), chip=chip)
 
 
 def _beside(own: Collection[str], results: tuple[str, ...]) -> tuple[str, ...]:

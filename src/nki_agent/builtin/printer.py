@@ -71,6 +71,7 @@ from nki_agent.builtin.print_small_attention import (
     small_attention_helpers,
 )
 from nki_agent.builtin.print_small_products import SmallProductPrinter
+from nki_agent.builtin.print_stacked_rows import StackedRowsPrinter
 from nki_agent.builtin.print_transposed import TransposedPrinter
 from nki_agent.builtin.print_turned_attention import TurnedAttentionPrinter
 from nki_agent.builtin.reorder_plan import ReorderPlan
@@ -289,8 +290,7 @@ def _stage_function(index: int, stage: Stage, source: Source, whole: Scope) -> l
 def _stage(stage: Stage, source: Source, scope: Scope, *, helpers: Source, prefix: str) -> None:
     match stage:
         case RowsPlan():
-            is_over_rows = stage.total is not None and stage.total.is_over_rows
-            rows = OverRowsPrinter if is_over_rows else RowsPrinter
+            rows = _rows_printer(stage)
             rows(stage, source, scope, helpers=helpers, prefix=prefix).print()
         case MatmulPlan():
             _matmul_printer(stage)(stage, source, scope, helpers=helpers, prefix=prefix).print()
@@ -317,6 +317,13 @@ def _matmul_printer(plan: MatmulPlan) -> type[MatmulPrinter]:
     if plan.tail is not None:
         return ProductRowsPrinter
     return ShortProductPrinter if has_short_results(plan) else MatmulPrinter
+
+
+def _rows_printer(stage: RowsPlan) -> type[RowsPrinter]:
+    if stage.is_stacked:
+        return StackedRowsPrinter
+    is_over_rows = stage.total is not None and stage.total.is_over_rows
+    return OverRowsPrinter if is_over_rows else RowsPrinter
 
 
 def _plain_stage(
