@@ -52,6 +52,19 @@ class Paced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Move:
+    """A step on a timeline."""
+
+    engine: Engine
+    interval_ns: float
+    latency_ns: float
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    waits: tuple[tuple[str, int], ...]
+    """What it writes in PSUM, and how many turns ahead of its last reader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pacer:
     """Finds the steps and phases of one innermost loop."""
 
@@ -213,37 +226,32 @@ class Pacer:
         """The time of all tiles, those that are followed, as a share of each."""
         bounds = [0, *cuts, len(steps)]
         phases = [range(a, b) for a, b in pairwise(bounds)]
-        costs = [self._cost(step) for step in steps]
+        held = self._psum_slots(steps, cuts)
+        moves = [self._move(step, held) for step in steps]
         free: dict[Engine, float] = {}
         ready: dict[tuple[str, int], float] = {}
         read: dict[tuple[str, int], float] = {}
-        held = self._psum_slots(steps, cuts)
         last, count = 0.0, min(self.num_tiles, TILES_MAX)
         for turn in range(count + len(phases) - 1):
             for behind, indices in enumerate(phases):
                 number = turn - behind
                 for index in indices if 0 <= number < count else ():
-                    step, (engine, interval, latency) = steps[index], costs[index]
-                    if engine is Engine.DMA:
+                    move = moves[index]
+                    if move.engine is Engine.DMA:
                         arrival = (number + 1) * self.floor_ns
-                        ready |= {(tile.name, number): arrival for tile in step_writes(step)}
+                        ready |= {(name, number): arrival for name in move.writes}
                         continue
-                    start = max(
-                        free.get(engine, 0.0),
-                        *(ready.get((tile.name, number), 0.0) for tile in step_reads(step)),
-                        *(
-                            read.get((tile.name, number - held[tile.name]), 0.0)
-                            for tile in step_writes(step)
-                            if tile.in_psum
-                        ),
-                        0.0,
-                    )
-                    for tile in step_reads(step):
-                        read[tile.name, number] = start + interval
-                    free[engine] = start + interval
-                    for tile in step_writes(step):
-                        ready[tile.name, number] = start + latency
-                    last = max(last, start + latency)
+                    start = free.get(move.engine, 0.0)
+                    for name in move.reads:
+                        start = max(start, ready.get((name, number), 0.0))
+                    for name, ahead in move.waits:
+                        start = max(start, read.get((name, number - ahead), 0.0))
+                    for name in move.reads:
+                        read[name, number] = start + move.interval_ns
+                    free[move.engine] = start + move.interval_ns
+                    for name in move.writes:
+                        ready[name, number] = start + move.latency_ns
+                    last = max(last, start + move.latency_ns)
         return max(self.floor_ns, last / max(count, 1))
 
     def _psum_slots(self, steps: Sequence[Step], cuts: tuple[int, ...]) -> dict[str, int]:
@@ -253,11 +261,19 @@ class Pacer:
         more = max(0, self._free_banks - needed) // max(1, needed)
         return {tile.name: span + 1 + more for tile, span in parked.items()}
 
-    def _cost(self, step: Step) -> tuple[Engine, float, float]:
+    def _move(self, step: Step, held: Mapping[str, int]) -> _Move:
+        """What a step reads, writes and waits for, to be asked once for all turns."""
         engine = self.estimate.engine(step)
-        if engine is Engine.DMA:
-            return engine, 0.0, 0.0
-        return engine, self.estimate.interval_ns(step), self.estimate.step_ns(step)
+        is_dma = engine is Engine.DMA
+        written = step_writes(step)
+        return _Move(
+            engine=engine,
+            interval_ns=0.0 if is_dma else self.estimate.interval_ns(step),
+            latency_ns=0.0 if is_dma else self.estimate.step_ns(step),
+            reads=tuple(tile.name for tile in step_reads(step)),
+            writes=tuple(tile.name for tile in written),
+            waits=tuple((tile.name, held[tile.name]) for tile in written if tile.in_psum),
+        )
 
 
 def _spans(steps: Sequence[Step], cuts: tuple[int, ...]) -> dict[Tile, int]:
