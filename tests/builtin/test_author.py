@@ -123,16 +123,24 @@ def test_single_shot_gives_the_kernel_in_one_block(make_task: MakeTask) -> None:
     assert "@nki.jit" in replies[0].text
 
 
-def test_rounded_kernel_that_is_right_by_a_hair_is_written_without_rounding(
+CLOSE = "stage: right\nclose: errors reach 90 % of the limit.\n3 us"
+COMPILED = "It compiles: 9 instructions."
+
+
+def test_rounded_kernel_that_is_right_by_a_hair_rounds_less_and_then_nothing(
     make_task: MakeTask,
 ) -> None:
     author = BuiltinAuthor(make_task(GATED.source("bfloat16")), target=Target.TRN2)
-    close = "stage: right\nclose: errors reach 90 % of the limit.\n3 us"
-    answers = ["It compiles: 9 instructions.", close, "It compiles: 9 instructions.", close, "3 us"]
-    replies = talk(author, answers)
-    assert names(replies) == [
-        "compile_kernel", "verify_kernel", "compile_kernel", "verify_kernel", "profile_kernel",
-        "submit",
-    ]  # fmt: skip
-    rounded, plain = (replies[n].tool_calls[0].arguments["source"] for n in (0, 2))
-    assert rounded != plain
+    replies = talk(author, [COMPILED, CLOSE] * 3 + ["3 us"])
+    assert names(replies) == ["compile_kernel", "verify_kernel"] * 3 + ["profile_kernel", "submit"]
+    sources = [replies[n].tool_calls[0].arguments["source"] for n in (0, 2, 4)]
+    assert [source.count("nl.bfloat16") for source in sources] == sorted(
+        {source.count("nl.bfloat16") for source in sources}, reverse=True
+    )
+
+
+def test_kernel_without_functions_rounds_all_or_nothing(make_task: MakeTask) -> None:
+    product = Operator("products", "(x * y - x) * y", ((40, 50), (40, 50)))
+    author = BuiltinAuthor(make_task(product.source("bfloat16")), target=Target.TRN2)
+    replies = talk(author, [COMPILED, CLOSE] * 2 + ["3 us"])
+    assert names(replies) == ["compile_kernel", "verify_kernel"] * 2 + ["profile_kernel", "submit"]

@@ -50,6 +50,8 @@ REPAIRS = (
     Choices(col_block=256, sbuf_share=0.25),
 )
 """Tilings from the widest down: each repair of a full SBUF takes the next."""
+ROUNDINGS = 2
+"""Ways to round: everything, and everything but results of functions."""
 FULL_MEMORY = ("NK205", "NK206")
 NS_PER_S = 1e9
 _STAGE = re.compile(r"^stage: (\w+)", re.MULTILINE)
@@ -172,12 +174,18 @@ class BuiltinAuthor:
         return source
 
     async def _settle(self, choices: Choices) -> Choices:
-        """The same, without rounding where it makes no other kernel."""
+        """The same, without rounding where it makes no other kernel, or one that has failed."""
         plain = choices.rounding(allowed=False)
         if not choices.rounds:
             return choices
+        same = [plain]
+        if choices.long_functions:
+            same.append(choices.rounding(allowed=True))
         rounded = await asyncio.to_thread(self._try_to_write, choices)
-        return plain if rounded == await asyncio.to_thread(self._try_to_write, plain) else choices
+        for other in same:
+            if rounded == await asyncio.to_thread(self._try_to_write, other):
+                return plain
+        return choices
 
     async def _has_failed(self, steps: Sequence[_Step], available: set[str]) -> bool:
         """Whether the last answer asks for another kernel; right by a hair does, if it rounds."""
@@ -265,10 +273,12 @@ def _choices_of(steps: Sequence[_Step], *, is_checked: bool) -> Choices:
     Values are rounded as the reference rounds them only where verdicts say that they may be.
     """
     full = min(_count_full(steps), len(REPAIRS) - 1)
-    failed = any(
+    failures = sum(
         step.is_close or (step.stage not in (None, "right") and not step.is_full) for step in steps
     )
-    return REPAIRS[full].rounding(allowed=is_checked and not failed)
+    return REPAIRS[full].rounding(
+        allowed=is_checked and failures < ROUNDINGS, long_functions=failures > 0
+    )
 
 
 def _was_profiled(steps: Sequence[_Step]) -> bool:

@@ -52,6 +52,9 @@ class Choices:
     """How the steps of a tile are cut, so that engines need not wait for each other."""
     short_tiles: bool = False
     """Whether values between 16-bit tensors are 16 bits too, as the reference has them."""
+    long_functions: bool = False
+    """Whether among such values results of functions, and their squares, stay in float32: what is
+    left of them when they are subtracted is often little."""
     split_products: bool = False
     """Whether float32 products are three of 16 bits each, as the bound of a task has them."""
     leaving: Leaving = Leaving.SUITED
@@ -89,9 +92,14 @@ class Choices:
         """Whether values may be rounded that float32 would keep: only a verdict allows it."""
         return self.short_tiles or self.split_products
 
-    def rounding(self, *, allowed: bool) -> Choices:
-        """The same with all such rounding, or with none."""
-        return replace(self, short_tiles=allowed, split_products=allowed)
+    def rounding(self, *, allowed: bool, long_functions: bool = False) -> Choices:
+        """The same with all such rounding, all but that of functions, or none."""
+        return replace(
+            self,
+            short_tiles=allowed,
+            split_products=allowed,
+            long_functions=allowed and long_functions,
+        )
 
     def changes(self) -> dict[str, Value]:
         """What is not as it is by default."""

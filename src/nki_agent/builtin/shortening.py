@@ -6,7 +6,7 @@ and what one row or column shares stay in float32.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -34,8 +34,11 @@ ROUNDED = (Activate, Combine, Copy, CopyWhere, Fill, Scale, ScaleCombine)
 """Steps whose results may be rounded."""
 
 
-def shorten(levels: Sequence[Sequence[Step]]) -> list[list[Step]]:
-    """The same steps on tiles of 16 bits, where all that they load and store has these."""
+def shorten(levels: Sequence[Sequence[Step]], *, long_functions: bool = False) -> list[list[Step]]:
+    """The same steps on tiles of 16 bits, where all that they load and store has these.
+
+    `long_functions` leaves results of functions, and their squares, as they are.
+    """
     steps = [step for level in levels for step in level]
     moved = {t.dtype for s in steps if isinstance(s, Load) for t in step_writes(s) if t.is_wide}
     moved |= {t.dtype for s in steps if isinstance(s, Store) for t in step_reads(s) if t.is_wide}
@@ -44,12 +47,27 @@ def shorten(levels: Sequence[Sequence[Step]]) -> list[list[Step]]:
     (short,) = moved
     made = {t for s in steps if isinstance(s, ROUNDED) for t in step_writes(s)}
     made -= {t for s in steps if not isinstance(s, ROUNDED) for t in step_writes(s)}
+    made -= set(_functions(steps)) if long_functions else set()
     new = {
         tile: replace(tile, dtype=short)
         for tile in made
         if tile.kind is Kind.FULL and tile.dtype is DType.FLOAT32 and not tile.in_psum
     }
     return [[with_tiles(step, new) for step in level] for level in levels]
+
+
+def _functions(steps: Sequence[Step]) -> Iterator[Tile]:
+    """Results of functions, and what is one of them times itself."""
+    for step in steps:
+        match step:
+            case Activate(function="copy"):
+                continue
+            case Activate():
+                yield step.dst
+            case Combine(op="multiply") if step.first == step.second:
+                yield step.dst
+            case _:
+                continue
 
 
 def with_tiles(step: Step, new: Mapping[Tile, Tile]) -> Step:
