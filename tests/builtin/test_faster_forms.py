@@ -548,3 +548,19 @@ def test_number_of_each_row_is_loaded_once_for_all_columns(
     assert verdict.stage is Stage.RIGHT, verdict.diagnostics
     kernel = write_kernel(task, Target.TRN2)
     assert kernel.index("dma_copy(dst=z_row") < kernel.index("for n0 in range(")
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_few_largest_values_of_short_rows_are_stored_in_one_run(
+    count: int, make_task: MakeTask, judges: dict[Target, Judge], solve: Solve
+) -> None:
+    operator = Operator("largest", f"torch.topk(x, {count}, dim=1)[0]", ((600, 30),))
+    task = make_task(operator.source("float32"))
+    verdict = solve(task)
+    assert verdict.stage is Stage.RIGHT, verdict.diagnostics
+    found = judges[Target.TRN2].compile(Kernel.from_text(write_kernel(task, Target.TRN2)), task.dev)
+    assert found.program is not None
+    signatures = [found.program.signatures[n.signature] for n in found.program.instructions()]
+    stores = [s.get("src") for s in signatures if s.op == "dma_copy"][1::2]
+    assert stores
+    assert all(contiguous_elems(tile) == tile.pattern.free_elems for tile in stores)

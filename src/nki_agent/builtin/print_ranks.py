@@ -181,10 +181,19 @@ class RankPrinter:
             if plan.values is not None:
                 self._negate("values")
                 target = run_of_rows(self.values, "num_kept")
-                add(f"nisa.dma_copy(dst={target}, src=values[:, :, :num_kept])")
+                add(f"nisa.dma_copy(dst={target}, src={self._kept('values', 'float32')})")
             if plan.places is not None:
                 target = run_of_rows(self.places, "num_kept")
-                add(f"nisa.dma_copy(dst={target}, src=places[:, :, :num_kept])")
+                add(f"nisa.dma_copy(dst={target}, src={self._kept('places', 'uint32')})")
+
+    def _kept(self, tile: str, dtype: str) -> str:
+        """What is stored of each search: beside each other, so that runs are long."""
+        part = f"{tile}[:, :, :num_kept]"
+        if all(count % EIGHT == 0 for count in self.plan.count):
+            return part
+        self.names.tile(f"{tile}_kept", "(rows, each, num_kept)", dtype)
+        self.source.add(f"nisa.tensor_copy(dst={tile}_kept, src={part})")
+        return f"{tile}_kept"
 
     def _negate(self, tile: str) -> None:
         if not self.plan.is_descending:
