@@ -157,21 +157,16 @@ class WindowPlanner:
     def _name(self, node_id: int) -> str:
         return self.buffers[self.graph.base(node_id).id].name
 
-    def convolution(self, choices: Choices) -> ConvolutionPlan:
-        """Plan the stage of a convolution.
-
-        Raises:
-            UnsupportedError: lines or weights that do not fit SBUF.
-        """
-        x, weight = self.node.inputs
-        spans = self._spans()
-        window = self.node.window
-        assert window is not None
+    def _groups(self) -> Size:
+        """Groups of channels at each shape set."""
         windows = [g[self.node.id].window for g in self.captured.graphs]
-        groups = tuple(w.groups for w in windows if w is not None)
+        return tuple(w.groups for w in windows if w is not None)
+
+    def _layers(self, spans: tuple[Span, ...], window: Window, groups: Size) -> Layers:
+        """One group of channels, or all as one where that is as fast."""
+        x = self.node.inputs[0]
         channels_in, channels_out = self._size(x, 1), self._size(self.node.id, 1)
-        require_covered(spans[-1], window, self.node.origin)
-        layers = Layers(
+        one = Layers(
             images=self._size(x, 0),
             channels_in=tuple(c // g for c, g in zip(channels_in, groups, strict=True)),
             channels_out=tuple(c // g for c, g in zip(channels_out, groups, strict=True)),
@@ -183,11 +178,24 @@ class WindowPlanner:
             reads_images=self._reads_images(),
         )
         is_pointwise = all(span.kernel == 1 for span in spans) and not window.is_transposed
-        if layers.mixing == "grouped" and is_pointwise:
-            dense = replace(
-                layers, channels_in=channels_in, channels_out=channels_out, mixing="dense"
-            )
-            layers = dense if joins_groups(layers, dense, groups) else layers
+        if one.mixing != "grouped" or not is_pointwise:
+            return one
+        every = replace(one, channels_in=channels_in, channels_out=channels_out, mixing="dense")
+        return every if joins_groups(one, every, groups) else one
+
+    def convolution(self, choices: Choices) -> ConvolutionPlan:
+        """Plan the stage of a convolution.
+
+        Raises:
+            UnsupportedError: lines or weights that do not fit SBUF.
+        """
+        x, weight = self.node.inputs
+        spans = self._spans()
+        window = self.node.window
+        assert window is not None
+        require_covered(spans[-1], window, self.node.origin)
+        groups = self._groups()
+        layers = self._layers(spans, window, groups)
         if layers.mixing == "depthwise" and (found := self._in_lanes(layers, choices)) is not None:
             return found
         tiling, band, is_split = self._tile_halves(layers, choices)
@@ -203,8 +211,8 @@ class WindowPlanner:
             mixing=layers.mixing,
             is_transposed=window.is_transposed,
             images=layers.images,
-            channels_in=channels_in,
-            channels_out=channels_out,
+            channels_in=self._size(x, 1),
+            channels_out=self._size(self.node.id, 1),
             groups=groups,
             spans=spans,
             stack=tiling.stack,

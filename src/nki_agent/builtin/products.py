@@ -167,10 +167,7 @@ class MatmulPlanner:
 
     def _paced(self, levels: Levels, choices: Choices, *, cols: int, depth: int) -> Levels:
         """What follows the product in its fastest form."""
-        if choices.short_tiles:
-            levels = tuple(
-                tuple(steps) for steps in shorten(levels, long_functions=choices.long_functions)
-            )
+        levels = tuple(tuple(steps) for steps in shorten(levels, choices))
         if self.group.loop:
             return levels
         bank = self.chip.psum_bank_bytes // DType.FLOAT32.itemsize

@@ -412,8 +412,7 @@ class RowsPlanner:
         levels = lowering.levels
         if total is None:
             levels = choose_in_place([fold_negations(steps) for steps in levels])
-            if self.choices.short_tiles:
-                levels = shorten(levels, long_functions=self.choices.long_functions)
+            levels = shorten(levels, self.choices)
         names = lowering.taken_names
         cuts: tuple[int, ...] = ()
         if is_apart and each is not None:

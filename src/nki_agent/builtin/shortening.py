@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from nki_agent.builtin.choices import Choices
 from nki_agent.builtin.tile_steps import (
     Activate,
     Combine,
@@ -34,11 +35,13 @@ ROUNDED = (Activate, Combine, Copy, CopyWhere, Fill, Scale, ScaleCombine)
 """Steps whose results may be rounded."""
 
 
-def shorten(levels: Sequence[Sequence[Step]], *, long_functions: bool = False) -> list[list[Step]]:
+def shorten(levels: Sequence[Sequence[Step]], choices: Choices) -> list[list[Step]]:
     """The same steps on tiles of 16 bits, where all that they load and store has these.
 
-    `long_functions` leaves results of functions, and their squares, as they are.
+    As they are where the choices say so; or results of functions, and their squares, alone.
     """
+    if not choices.short_tiles:
+        return [list(level) for level in levels]
     steps = [step for level in levels for step in level]
     moved = {t.dtype for s in steps if isinstance(s, Load) for t in step_writes(s) if t.is_wide}
     moved |= {t.dtype for s in steps if isinstance(s, Store) for t in step_reads(s) if t.is_wide}
@@ -47,7 +50,7 @@ def shorten(levels: Sequence[Sequence[Step]], *, long_functions: bool = False) -
     (short,) = moved
     made = {t for s in steps if isinstance(s, ROUNDED) for t in step_writes(s)}
     made -= {t for s in steps if not isinstance(s, ROUNDED) for t in step_writes(s)}
-    made -= set(_functions(steps)) if long_functions else set()
+    made -= set(_functions(steps)) if choices.long_functions else set()
     new = {
         tile: replace(tile, dtype=short)
         for tile in made
