@@ -32,6 +32,11 @@ CASES = {
         ("7, 9", "11, 4"),
         ("50, 24", "33, 40"),
     ),
+    "a row for each turn": (
+        "torch.relu(x.transpose(1, 2) * y[:, None, :])",
+        ("3, 20, 9", "3, 20"),
+        ("6, 200, 60", "6, 200"),
+    ),
     "rows of each batch apart": (
         "(x[:, None] * y).transpose(1, 2).contiguous() * 0.5",
         ("3, 9, 20", "5, 9, 20"),

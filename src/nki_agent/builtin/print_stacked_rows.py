@@ -45,10 +45,11 @@ class StackedRowsPrinter(RowsPrinter):
         with self.source.block(f"for {turn}0 in range(0, num_{turn}, stacked):"):
             add(f"count = min(stacked, num_{turn} - {turn}0)")
             add("rows = count * num_rows")
+            if level + 1 < self.row_level:
+                self._steps(level + 1)
             if not self.plan.has_middle:
                 self._steps(self.row_level)
                 return
-            self._steps(level + 1)
             name, most = self.outer[-1], self.plan.rows_each
             with self.source.block(f"for {name}0 in range(0, num_{name}, {most}):"):
                 add(f"each = min({most}, num_{name} - {name}0)")
